@@ -8,6 +8,7 @@ shared machine the least ones are to be read: other work only adds to them.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import platform
@@ -25,6 +26,16 @@ from torch_geometric.loader import NodeLoader
 
 import girih
 import girih.pyg
+
+
+def keep_memory():
+    """Tells glibc to keep freed memory: else each batch of the peers, which allocate anew, pays for fresh pages."""
+    try:
+        libc = ctypes.CDLL(None)
+        libc.mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at most 32 MB
+        libc.mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
+    except (AttributeError, OSError):
+        print("the C library has no mallopt: peers pay for fresh memory")
 
 
 def edges_of(spec):
@@ -107,8 +118,8 @@ def dgl_cases(edge_index, n_nodes, options):
 
     import girih.dgl
 
-    graph = girih.from_edge_index(edge_index, n_nodes, duplicates="merge")
-    g = girih.dgl.to_dgl(graph)
+    g = girih.dgl.to_dgl(girih.from_edge_index(edge_index, n_nodes, duplicates="merge"))
+    graph = girih.dgl.graph_of(g)
     seeds, fan_out = seeds_of(n_nodes, options), options.fan_out[::-1]
 
     def own(index_dtype, threads=options.threads):
@@ -160,6 +171,7 @@ def main():
     parser.add_argument("--out", help="file for the JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.torch_threads)
+    keep_memory()
     warnings.filterwarnings("ignore")
     edge_index, n_nodes = edges_of(options.data)
     results = {}

@@ -13,6 +13,8 @@ from torch_geometric.loader.utils import index_select
 
 import girih
 
+from .._edges import graph_of_edges
+
 
 def host(name: str, tensor: Tensor) -> Tensor:
     """The tensor itself on the CPU, or a copy of it there. Raises ValueError for a tensor without memory."""
@@ -54,16 +56,7 @@ def graph_of(data: Any, *, duplicates: str = "refuse") -> girih.Graph:
         raise ValueError("data has no edge_index; data with adj_t alone get one by torch_geometric.utils.to_edge_index")
     no_edges = torch.empty(2, 0, dtype=torch.int64)
     edge_index = no_edges if data.edge_index is None else host("edge_index", data.edge_index)
-    return _of_edges(edge_index, data.num_nodes, duplicates)
-
-
-def _of_edges(edge_index: Tensor, num_nodes: int, duplicates: str) -> girih.Graph:
-    graph = girih.from_edge_index(edge_index.numpy(), num_nodes, duplicates=duplicates)
-    names = graph.edge_ids
-    if names is not None and np.array_equal(names, np.arange(names.size)):
-        # Edges lie by destination already: each is named by its position, and no batch has to look names up.
-        return girih.from_csr(*graph.csr)
-    return graph
+    return graph_of_edges(edge_index.numpy(), data.num_nodes, duplicates)
 
 
 from_pyg = graph_of
@@ -81,7 +74,7 @@ def _graph_of_store(store: Any, duplicates: str) -> girih.Graph:
         raise ValueError("the graph store does not know the number of nodes; put its edges with size=(n, n)")
     row, col, _ = store.coo()
     edge_index = torch.stack([host("row", row), host("col", col)])
-    return _of_edges(edge_index, max(attrs[0].size), duplicates)
+    return graph_of_edges(edge_index.numpy(), max(attrs[0].size), duplicates)
 
 
 def to_pyg(source: girih.Graph | girih.Dataset, *, features: bool = True) -> Data:
