@@ -48,7 +48,7 @@ def check(batch, data, kind="directional"):
 
 def loaders(data, num_neighbors, **options):
     """PyG's loader over girih's sampler, and girih's own."""
-    sampling = {key: options.pop(key) for key in ("subgraph_type", "replace", "weight_attr") if key in options}
+    sampling = {key: options.pop(key) for key in ("subgraph_type", "replace", "weight_attr", "disjoint") if key in options}
     sampler = gp.NeighborSampler(data, num_neighbors, **sampling)
     yield NodeLoader(data, node_sampler=sampler, **options)
     yield gp.NeighborLoader(data, num_neighbors, **sampling, **options)

@@ -3,7 +3,7 @@
 The properties are those that PyG's own tests check of NeighborLoader, NodeLoader, LinkNeighborLoader, LinkLoader,
 ClusterLoader and GraphSAINTSampler. These of them do not hold here:
 
-- heterogeneous data, `disjoint`, and all that follows time (`time_attr`, `input_time`, `edge_label_time`,
+- heterogeneous data, and all that follows time (`time_attr`, `input_time`, `edge_label_time`,
   `temporal_strategy`): refused by name.
 - the order of nodes: PyG's is that of first sight; here new nodes ascend in each hop.
 - a fan-out of 0, and parallel edges: refused.
@@ -127,6 +127,47 @@ def test_repeated_seeds_and_imbalanced_sampler():
         torch.manual_seed(0)
         drawn = torch.cat([b.n_id[: b.batch_size] for b in loader])
         assert drawn.numel() == N and 25 < int((drawn >= 90).sum()) < 75
+
+
+@pytest.mark.parametrize("kind", ["directional", "bidirectional"])
+def test_disjoint_seeds_have_subgraphs_of_their_own(kind):
+    data = random_data()
+    seeds = torch.tensor([7, 7, 31, 50])
+    for loader in loaders(data, [3, 2], disjoint=True, subgraph_type=kind, input_nodes=seeds, batch_size=4):
+        torch.manual_seed(0)
+        batch = next(iter(loader))
+        check(batch, data, kind)
+        assert batch.n_id[:4].tolist() == seeds.tolist() and batch.batch[:4].tolist() == [0, 1, 2, 3]
+        assert (batch.batch[batch.edge_index[0]] == batch.batch[batch.edge_index[1]]).all()
+        for tree in range(4):
+            nodes = batch.n_id[batch.batch == tree]
+            assert nodes.unique().numel() == nodes.numel()
+        if kind == "directional":  # hop by hop, as trim_to_layer wants it
+            ends = np.cumsum([0, *batch.num_sampled_nodes])
+            edges = np.cumsum([0, *batch.num_sampled_edges])
+            for hop in range(2):
+                to = batch.edge_index[1, edges[hop] : edges[hop + 1]]
+                assert ((to >= ends[hop]) & (to < ends[hop + 1])).all()
+    own = gp.NeighborLoader(data, [2, 2], disjoint=True, batch_size=30, shuffle=True)
+    first, second = ([b.edge_attr for b in own.epoch(k)] for k in (0, 0))
+    assert len(first) == len(own) and all(a.equal(b) for a, b in zip(first, second, strict=True))
+    assert not first[0].equal(next(iter(own.epoch(1))).edge_attr)
+    check(own(torch.tensor([3])), data)
+
+
+def test_disjoint_links():
+    data = random_data()
+    for negatives in ({"mode": "binary", "amount": 1}, {"mode": "triplet", "amount": 2}):
+        loader = gp.LinkNeighborLoader(data, [2, 2], disjoint=True, neg_sampling=negatives, batch_size=50)
+        batch = next(iter(loader))
+        check(batch, data)
+        if negatives["mode"] == "binary":
+            assert batch.n_id[batch.edge_label_index][:, :50].equal(data.edge_index[:, :50])
+            ends = batch.batch[batch.edge_label_index]
+            assert ends[0].equal(ends[1])
+        else:
+            assert batch.n_id[batch.src_index].equal(data.edge_index[0, :50])
+            assert batch.dst_neg_index.shape == (50, 2)
 
 
 def test_replacement_and_weights():

@@ -141,7 +141,7 @@ def test_data_set_to_pyg():
 
 
 REFUSED = [
-    (NotImplementedError, "disjoint", {"disjoint": True}),
+    (NotImplementedError, "disjoint", {"disjoint": True, "subgraph_type": "induced"}),
     (NotImplementedError, "time_attr", {"time_attr": "time"}),
     (NotImplementedError, "temporal_strategy", {"temporal_strategy": "last"}),
     (NotImplementedError, "edge type", {"num_neighbors": {("a", "to", "a"): [2]}}),

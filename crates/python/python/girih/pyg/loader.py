@@ -171,6 +171,8 @@ class NeighborLoader:
         positions, seed = self._order(number)
         seeds = self.input_nodes if positions is None else self.input_nodes[positions]
         store = self._store()
+        if self.node_sampler.disjoint:
+            return self._made_disjoint(number, first, positions, seed)
         is_ahead = not self.pin_memory and self.transform_sampler_output is None
         batches = self._loader(seeds, seed, store if is_ahead else None).epoch(number, first=first)
         return self._made(batches, positions, store)
@@ -195,13 +197,21 @@ class NeighborLoader:
             at = torch.arange(start, stop) if positions is None else positions[start:stop]
             yield self._data_of(batch, at, store)
 
+    def _made_disjoint(self, epoch: int, first: int, positions: Tensor | None, seed: int) -> Iterator[Any]:
+        n = self.input_nodes.numel() if positions is None else positions.numel()
+        for number in range(first, n // self.batch_size if self.drop_last else -(-n // self.batch_size)):
+            start, stop = number * self.batch_size, min((number + 1) * self.batch_size, n)
+            at = torch.arange(start, stop) if positions is None else positions[start:stop]
+            key = _generator(seed, epoch, number)
+            yield self._of_output(self.node_sampler.disjoint_output(self.input_nodes[at], drawn_seed(key)), at)
+
     def _order(self, epoch: int) -> tuple[Tensor | None, int]:
         """Positions in `input_nodes` (None: as they are), and the seed of draws."""
         seed, generator = self.seed, self.generator
         if generator is not None:
             seed = drawn_seed(generator)
         elif self.shuffle:
-            generator = torch.Generator().manual_seed((self.seed * 0x9E3779B97F4A7C15 + epoch + 1) % (1 << 63))
+            generator = _generator(self.seed, epoch)
         if self.sampler is not None:
             return torch.as_tensor(list(self.sampler), dtype=torch.int64), seed
         if self.shuffle:
@@ -211,35 +221,47 @@ class NeighborLoader:
     def __call__(self, index: Any) -> Any:
         """Batch of the seeds at these positions in `input_nodes`; draws follow torch's generator."""
         at = torch.as_tensor(index, dtype=torch.int64)
-        batch = self.node_sampler.sampler.sample(self.input_nodes[at].numpy(), seed=drawn_seed(self.generator))
+        seed = drawn_seed(self.generator)
+        if self.node_sampler.disjoint and at.numel() > 0:
+            return self._of_output(self.node_sampler.disjoint_output(self.input_nodes[at], seed), at)
+        batch = self.node_sampler.sampler.sample(self.input_nodes[at].numpy(), seed=seed)
         return self._data_of(batch, at, self._store())
 
     def _data_of(self, batch: girih.Batch, at: Tensor, store: girih.FeatureStore | None) -> Any:
-        input_id = at if self.input_id is None else self.input_id[at]
-        if self.node_sampler.subgraph_type == "directional" and self.transform_sampler_output is None:
-            edge_index, node = torch.from_numpy(batch.edge_index), torch.from_numpy(batch.n_id)
-            out = SamplerOutput(node, edge_index[0], edge_index[1], tensor_of(batch.e_id))
-            out.num_sampled_nodes, out.num_sampled_edges = batch.num_sampled_nodes, batch.num_sampled_edges
-        else:
-            out = self.node_sampler.output_of(batch)
-            out.metadata = (input_id, None)
-            if self.transform_sampler_output is not None:
-                out = self.transform_sampler_output(out)
-            edge_index = torch.stack([out.row, out.col])
+        if self.node_sampler.subgraph_type != "directional" or self.transform_sampler_output is not None:
+            return self._of_output(self.node_sampler.output_of(batch), at, brought=batch.x)
+        edge_index, node = torch.from_numpy(batch.edge_index), torch.from_numpy(batch.n_id)
+        out = SamplerOutput(node, edge_index[0], edge_index[1], tensor_of(batch.e_id))
+        out.num_sampled_nodes, out.num_sampled_edges = batch.num_sampled_nodes, batch.num_sampled_edges
+        return self._finished(out, edge_index, at, store, batch.x)
+
+    def _of_output(self, out: SamplerOutput, at: Tensor, brought: Any = None) -> Any:
+        out.metadata = (self._ids(at), None)
+        if self.transform_sampler_output is not None:
+            out = self.transform_sampler_output(out)
+        return self._finished(out, torch.stack([out.row, out.col]), at, self._store(), brought)
+
+    def _ids(self, at: Tensor) -> Tensor:
+        return at if self.input_id is None else self.input_id[at]
+
+    def _finished(
+        self, out: SamplerOutput, edge_index: Tensor, at: Tensor, store: girih.FeatureStore | None, brought: Any
+    ) -> Any:
         data = self._filtered(out, edge_index, has_x=store is not None)
         if store is not None:
-            data.x = self._rows(batch, out.node, store)
-        data.n_id, data.input_id, data.batch_size = out.node, input_id, batch.batch_size
+            data.x = self._rows(brought, out.node, store)
+        data.n_id, data.input_id, data.batch_size = out.node, self._ids(at), at.numel()
         if out.edge is not None:
             data.e_id = out.edge
+        if out.batch is not None:
+            data.batch = out.batch
         data.num_sampled_nodes, data.num_sampled_edges = out.num_sampled_nodes, out.num_sampled_edges
         if self.pin_memory:
             data = data.pin_memory()
         return data if self.transform is None else self.transform(data)
 
-    def _rows(self, batch: girih.Batch, node: Tensor, store: girih.FeatureStore) -> Tensor:
+    def _rows(self, brought: Any, node: Tensor, store: girih.FeatureStore) -> Tensor:
         """Rows of `x`: those that the threads brought, or decoded here."""
-        brought = batch.x
         # Where seeds are repeated, the threads bring the rows of distinct nodes.
         if brought is not None and len(brought) == node.numel():
             return torch.from_numpy(brought)
@@ -272,3 +294,11 @@ class NeighborLoader:
 
     def __repr__(self) -> str:
         return f"girih.pyg.NeighborLoader({self.node_sampler.graph}, batches={len(self)})"
+
+
+def _generator(*key: int) -> torch.Generator:
+    """Generator of a seed, an epoch and more."""
+    mixed = 0
+    for part in key:
+        mixed = (mixed * 0x9E3779B97F4A7C15 + part + 1) % (1 << 63)
+    return torch.Generator().manual_seed(mixed)

@@ -16,14 +16,12 @@ import girih
 from .graphs import check_homogeneous, drawn_seed, graph_of, host
 
 
-def refuse_time(*, disjoint: bool, temporal_strategy: str, time_attr: str | None) -> None:
+def refuse_time(*, temporal_strategy: str, time_attr: str | None) -> None:
     """Raises NotImplementedError for arguments of PyG that girih does not have, by their names."""
     if time_attr is not None:
         raise NotImplementedError("time_attr: girih draws without regard to time; use PyG's NeighborLoader for it")
     if temporal_strategy != "uniform":
         raise NotImplementedError("temporal_strategy: girih draws without regard to time; leave it out")
-    if disjoint:
-        raise NotImplementedError("disjoint: girih joins the neighbors of all seeds; use PyG's NeighborLoader for it")
 
 
 def fan_outs(num_neighbors: Any) -> list[int]:
@@ -50,6 +48,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     subgraph_type: "directional"; "bidirectional", which adds the reverse of each edge; "induced", all edges among the
         nodes. Counts by hop are known for "directional" alone.
     replace: an edge may be drawn several times.
+    disjoint: each seed has a subgraph of its own, whose number is `batch` of its nodes. Seeds are sampled one by one,
+        which takes about ten times as long.
     weight_attr: name of the attribute of edges (≥ 0) that draws are in proportion to.
     is_sorted, share_memory: accepted, without effect: the graph is girih's own copy.
     graph: a graph that was made of `data` before, to share it.
@@ -59,7 +59,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
     Draws follow torch's generator: `torch.manual_seed` decides, and workers differ as torch makes them differ.
 
-    Raises NotImplementedError for heterogeneous data, disjoint, time_attr and temporal_strategy.
+    Raises NotImplementedError for heterogeneous data, time_attr and temporal_strategy.
     """
 
     def __init__(
@@ -82,8 +82,11 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         index_dtype: str = "int64",
         edge_ids: bool = True,
     ) -> None:
-        refuse_time(disjoint=disjoint, temporal_strategy=temporal_strategy, time_attr=time_attr)
+        refuse_time(temporal_strategy=temporal_strategy, time_attr=time_attr)
         self.subgraph_type = subgraph_kind(subgraph_type, directed)
+        self.disjoint = disjoint
+        if disjoint and self.subgraph_type == "induced":
+            raise NotImplementedError("disjoint: induced subgraphs join the seeds' neighbors; leave one of both out")
         self.num_neighbors = fan_outs(num_neighbors)
         if isinstance(data, girih.Graph):
             graph = graph if graph is not None else data
@@ -106,8 +109,16 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         self._all = girih.Sampler(graph, [-1], index_dtype=index_dtype, edge_ids=edge_ids) if is_induced else None
 
     def _sample(self, seeds: Tensor, _time: Any = None) -> SamplerOutput:
-        batch = self.sampler.sample(host("input_nodes", seeds).numpy(), seed=drawn_seed())
-        return self.output_of(batch)
+        seeds = host("input_nodes", seeds)
+        if self.disjoint and seeds.numel() > 0:
+            return self.disjoint_output(seeds, drawn_seed())
+        return self.output_of(self.sampler.sample(seeds.numpy(), seed=drawn_seed()))
+
+    def disjoint_output(self, seeds: Tensor, seed: int) -> SamplerOutput:
+        """Subgraph of its own for each of the seeds, of which there is at least one."""
+        each = [self.sampler.sample(seeds[i : i + 1].numpy(), seed=seed, batch=i) for i in range(seeds.numel())]
+        out = joined(each)
+        return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
 
     def output_of(self, batch: girih.Batch) -> SamplerOutput:
         """PyG's view of a batch; its tensors keep the batch's memory."""
@@ -129,7 +140,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def sample_from_edges(self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None) -> SamplerOutput:
         """Sample of the neighbors of both ends of edges; called by `LinkLoader`."""
         refuse_seed_time(index.time, "edge_label_time")
-        return edge_sample(index, self._sample, self.graph.num_nodes, False, None, neg_sampling)
+        return edge_sample(index, self._sample, self.graph.num_nodes, self.disjoint, None, neg_sampling)
 
     @property
     def edge_permutation(self) -> None:
@@ -168,6 +179,36 @@ def induced(sampler: girih.Sampler, node: Tensor) -> SamplerOutput:
     return SamplerOutput(node, row.index_select(0, among), col.index_select(0, among), edge)
 
 
+def joined(each: list[girih.Batch]) -> SamplerOutput:
+    """Batches side by side, without merging nodes: those of hop 0 first, then those of hop 1, and so on."""
+    nodes = np.array([batch.num_sampled_nodes for batch in each])
+    edges = np.array([batch.num_sampled_edges for batch in each])
+    by_hop, edges_by_hop = _hop_order(nodes), _hop_order(edges)
+    place = np.empty_like(by_hop)
+    place[by_hop] = np.arange(by_hop.size)
+    n_nodes = nodes.sum(1)
+    shift = np.repeat(n_nodes.cumsum() - n_nodes, edges.sum(1))
+    ends = np.concatenate([batch.edge_index for batch in each], axis=1) + shift
+    row, col = place[ends[:, edges_by_hop]].astype(each[0].n_id.dtype)
+    names = None if each[0].e_id is None else np.concatenate([batch.e_id for batch in each])[edges_by_hop]
+    out = SamplerOutput(
+        torch.from_numpy(np.concatenate([batch.n_id for batch in each])[by_hop]),
+        torch.from_numpy(row),
+        torch.from_numpy(col),
+        tensor_of(names),
+        batch=torch.from_numpy(np.repeat(np.arange(len(each)), n_nodes)[by_hop]),
+    )
+    out.num_sampled_nodes, out.num_sampled_edges = nodes.sum(0).tolist(), edges.sum(0).tolist()
+    return out
+
+
+def _hop_order(counts: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """Order by hop of entries that lie batch by batch; `counts` (batches × hops) are their numbers."""
+    hops = np.tile(np.arange(counts.shape[1]), counts.shape[0])
+    order: np.ndarray[Any, Any] = np.repeat(hops, counts.ravel()).argsort(kind="stable")
+    return order
+
+
 def tensor_of(array: "np.ndarray[Any, Any] | None") -> Tensor | None:
     """Tensor over the memory of an array, if there is one."""
     return None if array is None else torch.from_numpy(array)
@@ -179,7 +220,7 @@ class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
     Arguments of torch's `DataLoader` (num_workers, generator, pin_memory, …) do what they do there. Draws and negatives
     follow torch's generator.
 
-    Raises NotImplementedError for heterogeneous data, disjoint, time_attr, edge_label_time and temporal_strategy.
+    Raises NotImplementedError for heterogeneous data, time_attr, edge_label_time and temporal_strategy.
     """
 
     def __init__(
