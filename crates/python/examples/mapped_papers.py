@@ -1,6 +1,7 @@
 """GraphSAGE on a data set larger than memory, as papers100M is: graph and features are mapped, and read as batches need them.
 
-    girih convert …/papers100M papers/ ; python mapped_papers.py --data papers/
+    girih convert --data papers100M --out papers
+    python mapped_papers.py --data papers
 """
 
 import argparse

@@ -16,11 +16,11 @@ from torch import Tensor
 
 import girih
 
-from ._edges import graph_of_edges
+from ._edges import Draws, Duplicates, IndexDtype, graph_of_edges
 from ._loader import NeighborLoader as _BatchLoader
 
 
-def graph_of(graph: Any, *, duplicates: str = "refuse") -> girih.Graph:
+def graph_of(graph: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
     """Graph of a `dgl.DGLGraph` of one type of nodes and edges; batches name edges by their DGL ids.
 
     Parallel edges are refused, or merged by `duplicates="merge"`: the first one stays. Make one graph, and share it.
@@ -53,14 +53,15 @@ def to_dgl(source: girih.Graph | girih.Dataset) -> Any:
     graph = source.graph if isinstance(source, girih.Dataset) else source
     indptr, indices = graph.csr
     names, empty = graph.edge_ids, torch.empty(0, dtype=torch.int64)
-    is_dense = names is not None and names.size > 0 and int(names.max()) < names.size
-    ids = torch.from_numpy(names.copy()) if is_dense else empty
+    ids = empty
+    if names is not None and names.size > 0 and int(names.max()) < names.size:
+        ids = torch.from_numpy(names.copy())
     # DGL keeps the arrays it is given, and girih's are read only.
     csc = torch.from_numpy(indptr.copy()), torch.from_numpy(indices.astype(np.int64)), ids
     made = dgl.graph(("csc", csc), num_nodes=graph.num_nodes)
     if graph.weights is not None:
         weights = torch.empty(graph.num_edges)
-        weights[ids if is_dense else slice(None)] = torch.from_numpy(graph.weights.copy())
+        weights[ids if ids.numel() else slice(None)] = torch.from_numpy(graph.weights.copy())
         made.edata["weight"] = weights
     if isinstance(source, girih.Dataset):
         if source.x is not None:
@@ -141,10 +142,10 @@ class NeighborLoader:
         features: Any = None,
         threads: int = 1,
         seed: int = 0,
-        index_dtype: str = "int64",
-        draws: str = "node",
+        index_dtype: IndexDtype = "int64",
+        draws: Draws = "node",
         edge_ids: bool = True,
-        duplicates: str = "refuse",
+        duplicates: Duplicates = "refuse",
         num_workers: int = 0,
     ) -> None:
         if num_workers:

@@ -13,7 +13,7 @@ from torch_geometric.loader.utils import index_select
 
 import girih
 
-from .._edges import graph_of_edges
+from .._edges import Duplicates, graph_of_edges
 
 
 def host(name: str, tensor: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ def check_homogeneous(data: Any) -> None:
     raise TypeError(f"data is {type(data).__name__}; give a Data, or a pair (FeatureStore, GraphStore)")
 
 
-def graph_of(data: Any, *, duplicates: str = "refuse") -> girih.Graph:
+def graph_of(data: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
     """Graph of `data`, a `Data` or a pair (FeatureStore, GraphStore).
 
     The graph is a copy of the edges, and batches name an edge by its column of `edge_index`. Make one graph, and share
@@ -62,7 +62,7 @@ def graph_of(data: Any, *, duplicates: str = "refuse") -> girih.Graph:
 from_pyg = graph_of
 
 
-def _graph_of_store(store: Any, duplicates: str) -> girih.Graph:
+def _graph_of_store(store: Any, duplicates: Duplicates) -> girih.Graph:
     if isinstance(store, Edges):
         return store.graph
     attrs = store.get_all_edge_attrs()

@@ -12,6 +12,7 @@ from torch_geometric.sampler import SamplerOutput
 
 import girih
 
+from .._edges import Draws, Duplicates, IndexDtype
 from .graphs import check_homogeneous, drawn_seed, host, selected
 from .sampler import NeighborSampler, refuse_seed_time, tensor_of
 
@@ -31,13 +32,13 @@ _REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-def check_refused(options: dict[str, Any]) -> None:
+def check_refused(options: dict[str, Any], of: str) -> None:
     """Raises NotImplementedError for an argument of torch's `DataLoader` without a meaning here, TypeError for others."""
     for name, value in options.items():
         if name in ("dataset", "collate_fn"):  # Lightning passes them, and PyG ignores them, too.
             continue
         if name not in _REFUSED:
-            raise TypeError(f"NeighborLoader has no argument {name!r}")
+            raise TypeError(f"{of} has no argument {name!r}")
         unset, remedy = _REFUSED[name]
         if value is not None and value != unset:
             raise NotImplementedError(f"{name}={value!r}: {remedy}")
@@ -94,15 +95,15 @@ class NeighborLoader:
         x: Any = None,
         threads: int = 1,
         seed: int = 0,
-        draws: str = "node",
-        index_dtype: str = "int64",
+        draws: Draws = "node",
+        index_dtype: IndexDtype = "int64",
         edge_ids: bool = True,
-        duplicates: str = "refuse",
+        duplicates: Duplicates = "refuse",
         **refused: Any,
     ) -> None:
         check_homogeneous(data)
         refuse_seed_time(input_time, "input_time")
-        check_refused(refused)
+        check_refused(refused, "NeighborLoader")
         if sampler is not None and shuffle:
             raise ValueError("sampler and shuffle exclude each other: the sampler decides on the order")
         if neighbor_sampler is None:

@@ -13,6 +13,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 import girih
 
+from .._edges import Draws, Duplicates, IndexDtype
 from .graphs import check_homogeneous, drawn_seed, graph_of, host
 
 
@@ -53,7 +54,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     weight_attr: name of the attribute of edges (≥ 0) that draws are in proportion to.
     is_sorted, share_memory: accepted, without effect: the graph is girih's own copy.
     graph: a graph that was made of `data` before, to share it.
-    duplicates: "refuse" or "merge" for parallel edges.
+    duplicates: rule for parallel edges, see `graph_of`.
     draws, index_dtype: as in `girih.Sampler`; PyG's layers want "int64".
     edge_ids: False where nobody reads `e_id` or attributes of edges: a batch then takes up to half the time.
 
@@ -77,9 +78,9 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         directed: bool = True,
         *,
         graph: girih.Graph | None = None,
-        duplicates: str = "refuse",
-        draws: str = "node",
-        index_dtype: str = "int64",
+        duplicates: Duplicates = "refuse",
+        draws: Draws = "node",
+        index_dtype: IndexDtype = "int64",
         edge_ids: bool = True,
     ) -> None:
         refuse_time(temporal_strategy=temporal_strategy, time_attr=time_attr)
@@ -246,8 +247,8 @@ class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
         directed: bool = True,
         *,
         graph: girih.Graph | None = None,
-        duplicates: str = "refuse",
-        draws: str = "node",
+        duplicates: Duplicates = "refuse",
+        draws: Draws = "node",
         **kwargs: Any,
     ) -> None:
         check_homogeneous(data)

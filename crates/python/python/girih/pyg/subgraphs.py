@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ class ClusterLoader(torch.utils.data.DataLoader[Data]):
         num_parts: int | None = None,
         *,
         cluster_of: Tensor | None = None,
-        method: str = "metis",
+        method: Literal["metis", "streaming"] = "metis",
         graph: girih.Graph | None = None,
         **kwargs: Any,
     ) -> None:
@@ -67,8 +67,9 @@ class ClusterLoader(torch.utils.data.DataLoader[Data]):
         self.graph = graph if graph is not None else graph_of(data)
         if (num_parts is None) == (cluster_of is None):
             raise TypeError("give num_parts, or cluster_of, and not both")
-        if cluster_of is None:
+        if num_parts is not None:
             cluster_of = torch.from_numpy(self.graph.partition(num_parts, method=method))
+        assert cluster_of is not None
         self.cluster_of = host("cluster_of", cluster_of)
         if self.cluster_of.shape != (self.graph.num_nodes,) or int(self.cluster_of.min()) < 0:
             raise ValueError(f"cluster_of has shape {tuple(self.cluster_of.shape)}; give a number from 0 on for each node")
@@ -104,7 +105,7 @@ class GraphSAINTSampler:
     Raises NotImplementedError for save_dir and for worker processes.
     """
 
-    _method: str
+    _method: Literal["nodes", "edges", "walks"]
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class GraphSAINTSampler:
         if save_dir is not None:
             raise NotImplementedError("save_dir: weights of nodes and edges are exact, those of walks are counted anew")
         refused.pop("shuffle", None)  # no order to shuffle
-        check_refused(refused)
+        check_refused(refused, type(self).__name__)
         self.data = _checked(data)
         self.graph = graph if graph is not None else graph_of(data)
         self.sample_coverage, self.num_steps = sample_coverage, num_steps
