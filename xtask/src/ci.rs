@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench::counts;
 use crate::command::{Metadata, Package};
+use crate::wheel::{self, WheelArgs};
 use crate::{command, kernels, tidy};
 
 /// Action of a step: the arguments of one cargo call with its environment, or a check of this program.
@@ -13,6 +14,7 @@ enum Action {
     Tidy,
     Kernels,
     Counts,
+    Wheel(WheelArgs),
 }
 
 struct Step {
@@ -40,6 +42,7 @@ impl Step {
         match &self.action {
             Action::Tidy => tidy::run(root),
             Action::Kernels => kernels::run(root, true, kernels::Scope::Turns),
+            Action::Wheel(args) => wheel::run(root, args),
             Action::Counts => counts::run(root, counts::Action::Compare),
             Action::Cargo { arguments, environment } => {
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -90,6 +93,13 @@ fn steps(root: &Path, skip_tests: bool) -> Result<Vec<Step>, String> {
         steps.push(Step { name: "instruction counts".to_owned(), action: Action::Counts });
     } else {
         println!("instructions are not counted: there is no valgrind here (Debian: valgrind)");
+    }
+    if wheel::is_available() {
+        let (out, python) = ("target/wheels".into(), "python3".into());
+        let args = WheelArgs { out, quick: true, portable: false, test: true, python };
+        steps.push(Step { name: "wheel".to_owned(), action: Action::Wheel(args) });
+    } else {
+        println!("the wheel is not built: there is no Python with virtual environments here (Debian: python3-venv)");
     }
     let metadata = command::metadata(root)?;
     steps.extend(feature_steps(&metadata));
@@ -186,7 +196,7 @@ mod tests {
         for (skip_tests, verb) in [(false, "test"), (true, "check")] {
             let steps = example_steps(root, "/target", skip_tests).unwrap();
             let names: Vec<&str> = steps.iter().map(|step| &*step.name).collect();
-            assert_eq!(names, ["examples: own-model", "examples: own-order"]);
+            assert_eq!(names, ["examples: own-model", "examples: own-order", "examples: own-sampler"]);
             for step in steps {
                 let Action::Cargo { arguments, .. } = step.action else { panic!("a call of cargo") };
                 assert_eq!(arguments[0], verb);

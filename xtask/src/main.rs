@@ -9,6 +9,7 @@
 //! - [`gpu`]: programs for a machine with a GPU, and the record of their tests there.
 //! - [`results`]: the page `docs/results.md`, made of the records of the benchmarks.
 //! - [`soak`]: a long training session, with its memory and speed.
+//! - [`wheel`]: the Python package as a wheel, and its tests.
 //! - [`mod@bench`]: the benchmark harness of `benches/`, and tables of papers made of its records.
 //!
 //! Commands for users of girih are not here, but in `crates/cli`.
@@ -27,6 +28,7 @@ mod listing;
 mod results;
 mod soak;
 mod tidy;
+mod wheel;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -104,6 +106,8 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Build the Python package as a wheel, and test it in a fresh virtual environment.
+    Wheel(wheel::WheelArgs),
     /// Build the benchmarks in release and run a suite, `cargo xtask bench spmm --small`; or print a table of a paper
     /// beside the records, `cargo xtask bench paper A4`.
     #[command(disable_help_flag = true)]
@@ -129,6 +133,7 @@ fn main() -> ExitCode {
         Task::Fuzz { targets, seconds } => fuzz::run(&root, &targets, seconds),
         Task::Sanitize => fuzz::sanitize(&root),
         Task::Results { check } => results::run(&root, check),
+        Task::Wheel(args) => wheel::run(&root, &args),
         Task::Bench { arguments } => bench::run(&root, &arguments),
     };
     match outcome {

@@ -61,6 +61,16 @@ impl CompressError {
         matches!(&self.kind, Kind::Corrupt(_)) || matches!(&self.kind, Kind::Format(error) if error.is_corrupt())
     }
 
+    /// Whether the file does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        match &self.kind {
+            Kind::Io(error) => error.kind() == io::ErrorKind::NotFound,
+            Kind::Format(error) => error.is_not_found(),
+            Kind::Invalid(_) | Kind::Corrupt(_) | Kind::Stopped => false,
+        }
+    }
+
     /// Whether the disk is full: after freeing space, the call can be repeated.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {

@@ -238,6 +238,20 @@ impl Dataset {
                  the order once (`girih reorder --out DIR`) and train on that, or leave --reorder out"
             )));
         }
+        // All fields by name: one of nodes or edges must not keep its old order.
+        let Self {
+            name,
+            graph,
+            features,
+            features_from,
+            feature_norm,
+            labels,
+            splits,
+            edge_split,
+            interactions,
+            generated,
+            notes,
+        } = self;
         let renamed = |ids: Vec<NodeId>| {
             let mut ids: Vec<NodeId> = ids.into_iter().map(|v| order.map(v)).collect();
             ids.sort_unstable();
@@ -246,17 +260,22 @@ impl Dataset {
         let split =
             |split: Split| Split { train: renamed(split.train), val: renamed(split.val), test: renamed(split.test) };
         Ok(Self {
-            graph: self.graph.permuted(order),
-            features: self.features.map(|features| features.permuted(order)).transpose()?,
-            labels: self.labels.map(|labels| match labels {
+            name,
+            graph: graph.permuted(order),
+            features: features.map(|features| features.permuted(order)).transpose()?,
+            features_from,
+            feature_norm,
+            labels: labels.map(|labels| match labels {
                 Labels::Single { n_classes, classes } => Labels::Single { n_classes, classes: order.apply(&classes) },
                 Labels::Multi { n_classes, targets } => {
                     Labels::Multi { n_classes, targets: order.apply_rows(&targets) }
                 }
             }),
-            splits: self.splits.into_iter().map(split).collect(),
-            edge_split: self.edge_split.map(|edges| Arc::new(edges.permuted(order))),
-            ..self
+            splits: splits.into_iter().map(split).collect(),
+            edge_split: edge_split.map(|edges| Arc::new(edges.permuted(order))),
+            interactions,
+            generated,
+            notes,
         })
     }
 

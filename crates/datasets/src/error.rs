@@ -77,7 +77,11 @@ impl DatasetError {
     /// Whether the file does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        matches!(&self.kind, Kind::Format(error) if error.is_not_found())
+        match &self.kind {
+            Kind::Format(error) => error.is_not_found(),
+            Kind::Compress(error) => error.is_not_found(),
+            Kind::Spec(_) | Kind::TooLarge(_) => false,
+        }
     }
 
     /// Whether the data SPEC itself is wrong: a usage error, before any file was touched.

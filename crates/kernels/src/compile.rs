@@ -16,7 +16,7 @@ use crate::abi::FLAGS;
 use crate::driver::CudaVersion;
 use crate::error::{KernelError, Kind};
 
-/// Source file in `kernels/`.
+/// Source file in `cuda/`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) name: &'static str,

@@ -9,7 +9,7 @@
 //! - [`Timeline`]: a record of GPU activity over time, for a viewer.
 //! - [`DeviceSampler`]: mini-batches sampled on the GPU; [`DeviceWalks`]: random walks.
 //! - [`Cuda`]: the operations of [`Backend`](girih_compute::Backend) on the GPU; `ops` has one module for each source
-//!   in `kernels/`, and `abi` the constants and arguments that both sides share.
+//!   in `cuda/`, and `abi` the constants and arguments that both sides share.
 //!
 //! `girih-compute` defines the meaning of the operations; tests compare every kernel with its `Reference`.
 

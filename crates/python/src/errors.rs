@@ -7,6 +7,7 @@ use girih_compress::CompressError;
 use girih_datasets::DatasetError;
 use girih_graph_format::FormatError;
 use girih_sampling::SampleError;
+use girih_trainer::TrainError;
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -50,6 +51,11 @@ pub fn of_format(error: FormatError) -> PyErr {
 /// Exception of a failure of features.
 pub fn of_features(error: CompressError) -> PyErr {
     of_dataset(error.into())
+}
+
+/// Exception of a training that was refused, or failed.
+pub fn of_training(error: TrainError) -> PyErr {
+    value_error(error)
 }
 
 /// `RuntimeError` of a panic. `PanicException` of `PyO3` is no `Exception`, so that `except Exception` would miss it.

@@ -3,6 +3,7 @@
 //! - [`graph`]: `Graph`, from arrays in memory or from files; [`dataset`]: `load` and `Dataset`.
 //! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
 //! - [`features`]: `FeatureStore`, dense or compressed.
+//! - [`train`]: whole trainings; [`checkpoint`]: what they leave, and its predictions; [`device`]: where both compute.
 //! - [`arrays`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
 //!   without the GIL, Ctrl-C and fork.
 //!
@@ -15,13 +16,16 @@
 
 mod arrays;
 mod batch;
+mod checkpoint;
 mod dataset;
+mod device;
 mod errors;
 mod features;
 mod graph;
 mod loader;
 mod sampler;
 mod threads;
+mod train;
 mod walks;
 
 use pyo3::prelude::*;
@@ -31,6 +35,8 @@ use pyo3::prelude::*;
 mod _girih {
     #[pymodule_export]
     use super::batch::{Batch, Block};
+    #[pymodule_export]
+    use super::checkpoint::Checkpoint;
     #[pymodule_export]
     use super::dataset::{Dataset, load};
     #[pymodule_export]
@@ -43,6 +49,8 @@ mod _girih {
     use super::sampler::Sampler;
     #[pymodule_export]
     use super::threads::{num_threads, set_num_threads};
+    #[pymodule_export]
+    use super::train::{default_config, train};
     #[pymodule_export]
     use super::walks::random_walks;
 

@@ -1,8 +1,8 @@
 //! Work without the GIL: on threads that survive a fork, with an eye on Ctrl-C.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -78,22 +78,60 @@ pub fn on_pool<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyRe
 
 /// Runs long work on this package's threads. Ctrl-C returns at once; the work then ends unread.
 pub fn interruptible<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
-    let pool = pool()?;
-    let (done, wait) = mpsc::sync_channel(1);
-    let run = move || drop(done.send(catch_unwind(AssertUnwindSafe(|| pool.install(work)))));
-    let spawned = std::thread::Builder::new().name("girih".into()).spawn(run);
-    spawned.map_err(|error| PyRuntimeError::new_err(format!("the system refuses a thread: {error}")))?;
-    // A receiver is no `Sync`, which `detach` asks for; only this thread locks it.
-    let wait = Mutex::new(wait);
+    let task = Task::start(work)?;
     loop {
-        let result =
-            py.detach(|| wait.lock().map_or(Err(mpsc::RecvTimeoutError::Disconnected), |wait| wait.recv_timeout(TICK)));
-        match result {
-            Ok(result) => return result.map_err(|panic| of_panic(&*panic)),
-            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                return Err(PyRuntimeError::new_err("a thread of girih ended"));
+        match task.wait(py) {
+            Some(result) => return result,
+            None => py.check_signals()?,
+        }
+    }
+}
+
+/// As [`interruptible`], for work that ends soon after `stop` is set: the first Ctrl-C sets it and waits for the end,
+/// the second returns at once.
+pub fn stoppable<T: Send + 'static>(
+    py: Python<'_>,
+    stop: &AtomicBool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    let task = Task::start(work)?;
+    let mut interrupt: Option<PyErr> = None;
+    loop {
+        if let Some(result) = task.wait(py) {
+            return interrupt.map_or(result, Err);
+        }
+        if let Err(signal) = py.check_signals() {
+            stop.store(true, Ordering::Relaxed);
+            if interrupt.replace(signal).is_some() {
+                return Err(interrupt.take().expect("it was just set"));
             }
+        }
+    }
+}
+
+/// Work on this package's threads that a caller waits for.
+struct Task<T> {
+    /// A receiver is no `Sync`, which `detach` asks for; only the waiting thread locks it.
+    result: Mutex<mpsc::Receiver<std::thread::Result<T>>>,
+}
+
+impl<T: Send + 'static> Task<T> {
+    fn start(work: impl FnOnce() -> T + Send + 'static) -> PyResult<Self> {
+        let pool = pool()?;
+        let (done, result) = mpsc::sync_channel(1);
+        let run = move || drop(done.send(catch_unwind(AssertUnwindSafe(|| pool.install(work)))));
+        let spawned = std::thread::Builder::new().name("girih".into()).spawn(run);
+        spawned.map_err(|error| PyRuntimeError::new_err(format!("the system refuses a thread: {error}")))?;
+        Ok(Self { result: Mutex::new(result) })
+    }
+
+    /// Result, if it comes within a tick.
+    fn wait(&self, py: Python<'_>) -> Option<PyResult<T>> {
+        let result = py.detach(|| self.result.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(TICK));
+        match result {
+            Ok(result) => Some(result.map_err(|panic| of_panic(&*panic))),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+            Err(mpsc::RecvTimeoutError::Disconnected) => Some(Err(PyRuntimeError::new_err("a thread of girih ended"))),
         }
     }
 }

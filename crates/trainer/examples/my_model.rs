@@ -9,7 +9,7 @@ use girih_datasets::{LoadOptions, load};
 use girih_graph_format::Norm;
 use girih_trainer::{
     Adjacency, BuildModel, Control, Dims, Event, InputSpec, Inputs, Linear, LinearOptions, Model, ModelConfig,
-    ParamInit, Propagation, Rows, SessionOptions, SpmmOptions, Tape, TrainConfig, Var, train_model,
+    ParamInit, Rows, SessionOptions, SpmmOptions, Tape, TrainConfig, Var, train_model,
 };
 
 /// Attention with weights `softmax(⟨K·x_j, Q·x_i⟩)` over the neighbors `j` of node `i`, and a linear layer on the
@@ -34,8 +34,7 @@ impl DotAttention {
 
 impl<B: Backend> Model<B> for DotAttention {
     fn input_spec(&self) -> InputSpec {
-        let graph = Some(Adjacency::new(true, Norm::None));
-        InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+        InputSpec::of_raw_features(Some(Adjacency::new(true, Norm::None)))
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -76,7 +76,7 @@ pub use layers::{
     Normalization, Rows,
 };
 pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
-pub use models::{Adjacency, BuildModel, Dims, InputSpec, Model, Propagation};
+pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpec, Model, Propagation};
 pub use predictor::NodePredictor;
 pub use similarity::{Similarity, similarity};
 pub use tape::{

@@ -9,7 +9,7 @@ use girih_compute::{Activation, Backend, ComputeError, Shape};
 use girih_graph_format::Norm;
 use girih_trainer::{
     Adjacency, AggregateOptions, BuildModel, Dims, InputSpec, Inputs, Linear, LinearOptions, Model, ModelConfig,
-    ParamId, ParamInit, Propagation, Rows, Tape, Var,
+    ParamId, ParamInit, Rows, Tape, Var,
 };
 use serde::Serialize;
 
@@ -63,8 +63,9 @@ impl<B: Backend> BuildModel<B> for Gcnii {
 
 impl<B: Backend> Model<B> for Network {
     fn input_spec(&self) -> InputSpec {
-        let graph = Some(Adjacency::new(true, Norm::Symmetric));
-        InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+        // A network with a choice of degrees passes `ModelConfig::normalization` on by `with_degrees`, as
+        // `models/appnp.rs` of girih does. One that is told of other degrees and forgets it is refused.
+        InputSpec::of_raw_features(Some(Adjacency::new(true, Norm::Symmetric)))
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

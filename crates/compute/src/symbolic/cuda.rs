@@ -15,9 +15,9 @@ const OFFSET: usize = size_of::<u64>();
 /// Rows and columns of blocks for tensor cores.
 const WINDOW: usize = BlockLayout::Fragments.rows();
 const PANEL: usize = BlockLayout::Fragments.cols();
-/// Minimum of entries of a block, number of windows searched at once, and number of additional spans of blocks besides
-/// one for each window.
-const BLOCK_ENTRIES_MIN: usize = 246;
+/// Minimum of entries of a block: 1.5 % of its places.
+const BLOCK_ENTRIES_MIN: usize = (WINDOW * PANEL * 15).div_ceil(1000);
+/// Number of windows searched at once, and number of additional spans of blocks besides one for each window.
 const SEARCHERS: usize = 2048;
 const SPANS: usize = 640;
 /// Scratch bytes for measuring the costs of blocks, once per GPU, before the search for blocks.

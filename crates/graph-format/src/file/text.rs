@@ -2,6 +2,13 @@
 //!
 //! Text is cut into chunks that end at line ends and are parsed in parallel. Neither the result nor the error depends
 //! on the number of chunks: [`parse_lines`] reports the first wrong line, by its number in the file.
+//!
+//! A reader of a text format calls, in this order (`metis.rs` is one):
+//! 1. [`Text::read`]: the file, mapped or unpacked. All else is a public `parse_…(text)`, whose error gets the path.
+//! 2. `check_text` of `sniff.rs`, [`check_memory`], [`without_mark`], [`check_end`]: refusals before any parsing.
+//! 3. [`Lines`]: the header, line by line. [`parse_lines`]: the rest in chunks, by [`Fields`] and `number.rs`.
+//! 4. [`concat()`]: results of all chunks. [`line_error`]: a refusal by line. `Coo` or `Csr::new`: the checked graph.
+//! 5. [`write_text`]: the writer, if there is one.
 
 #[cfg(feature = "gz")]
 use std::io::BufWriter;

@@ -1,4 +1,4 @@
-//! Arguments of kernels on dense matrices, dropout, losses and optimisers, field by field as in `kernels/`.
+//! Arguments of kernels on dense matrices, dropout, losses and optimisers, field by field as in `cuda/`.
 
 use cudarc::driver::DeviceRepr;
 use girih_compute::AdamStep;

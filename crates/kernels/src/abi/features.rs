@@ -1,4 +1,4 @@
-//! Arguments of kernels on rows of features, field by field as in `kernels/`.
+//! Arguments of kernels on rows of features, field by field as in `cuda/`.
 
 use cudarc::driver::DeviceRepr;
 

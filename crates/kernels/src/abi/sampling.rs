@@ -1,4 +1,4 @@
-//! Arguments of kernels that sample, field by field as in `kernels/`. Addresses are those of device memory, zero for
+//! Arguments of kernels that sample, field by field as in `cuda/`. Addresses are those of device memory, zero for
 //! absent arrays.
 
 use cudarc::driver::DeviceRepr;

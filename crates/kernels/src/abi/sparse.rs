@@ -1,4 +1,4 @@
-//! Arguments of kernels on patterns, blocks and their operands, field by field as in `kernels/`.
+//! Arguments of kernels on patterns, blocks and their operands, field by field as in `cuda/`.
 
 use cudarc::driver::DeviceRepr;
 use cudarc::driver::sys::CUtensorMap;

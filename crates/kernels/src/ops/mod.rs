@@ -1,4 +1,4 @@
-//! Operations of the backend, one module for each source in `kernels/`. Each launches kernels on operands
+//! Operations of the backend, one module for each source in `cuda/`. Each launches kernels on operands
 //! that fit. `costs` chooses between kernels of sparse products. Each family of operations is implemented in one module,
 //! which calls the others: `memory`, `dense_ops`, `spmm`, `attention`, `segments`, `normalize`, `loss` and `optim`.
 

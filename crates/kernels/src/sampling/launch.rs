@@ -1,4 +1,4 @@
-//! Launches of a batch: `kernels/sampling_*.cu`.
+//! Launches of a batch: `cuda/sampling_*.cu`.
 //!
 //! ```text
 //! begin    makes seeds the first nodes

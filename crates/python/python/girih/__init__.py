@@ -3,9 +3,15 @@
 NumPy is all that this module needs. `girih.pyg` adapts it to PyTorch Geometric, `girih.dgl` to DGL.
 """
 
+from typing import Literal as _Literal
+
+import numpy as _np
+import numpy.typing as _npt
+
 from ._girih import (
     Batch,
     Block,
+    Checkpoint,
     Dataset,
     Epoch,
     FeatureStore,
@@ -19,19 +25,27 @@ from ._girih import (
 )
 from ._convert import from_networkx, from_scipy, to_networkx, to_scipy
 from ._loader import NeighborLoader, SubgraphLoader
+from ._train import Applied, Outcome, Run, apply, checkpoint_of_weights, config, settings_of, train
 
 __all__ = [
+    "Applied",
     "Batch",
     "Block",
+    "Checkpoint",
     "Dataset",
     "Epoch",
     "FeatureStore",
     "Graph",
     "NeighborLoader",
+    "Outcome",
+    "Run",
     "Sampler",
     "SubgraphLoader",
     "__version__",
+    "apply",
+    "checkpoint_of_weights",
     "compress",
+    "config",
     "from_coo",
     "from_csr",
     "from_edge_index",
@@ -41,26 +55,31 @@ __all__ = [
     "num_threads",
     "random_walks",
     "set_num_threads",
+    "settings_of",
     "to_networkx",
     "to_scipy",
+    "train",
 ]
 
 from_edge_index = Graph.from_edge_index
 from_csr = Graph.from_csr
 
 
-def from_coo(sources, destinations, num_nodes=None, *, weights=None, duplicates="refuse") -> Graph:
-    """Graph of the edges `sources[e] → destinations[e]`; the arguments are those of `from_edge_index`."""
-    import numpy as np
+def from_coo(
+    sources: _npt.ArrayLike,
+    destinations: _npt.ArrayLike,
+    num_nodes: int | None = None,
+    *,
+    weights: _npt.ArrayLike | None = None,
+    duplicates: _Literal["refuse", "merge", "sum", "keep"] = "refuse",
+) -> Graph:
+    """Graph of the edges `sources[e] → destinations[e]`; the other arguments are those of `from_edge_index`."""
+    start, end = _np.asarray(sources), _np.asarray(destinations)
+    if start.shape != end.shape or start.ndim != 1:
+        raise ValueError(f"sources and destinations have shapes {start.shape} and {end.shape}; give one of each an edge")
+    return from_edge_index(_np.stack([start, end]), num_nodes, weights=weights, duplicates=duplicates)
 
-    sources, destinations = np.asarray(sources), np.asarray(destinations)
-    if sources.shape != destinations.shape or sources.ndim != 1:
-        raise ValueError(
-            f"sources and destinations have shapes {sources.shape} and {destinations.shape}; give one of each an edge"
-        )
-    return from_edge_index(np.stack([sources, destinations]), num_nodes, weights=weights, duplicates=duplicates)
 
-
-def compress(x, codec: str, *, seed: int = 0) -> FeatureStore:
-    """Rows of features as codes, such as `topk:8` or `int8`; `FeatureStore.gather` decodes the rows that it is asked for."""
+def compress(x: _npt.ArrayLike | FeatureStore, codec: str, *, seed: int = 0) -> FeatureStore:
+    """Rows of features as codes, such as "topk:8" or "int8"; `FeatureStore.gather` decodes the rows that it is asked for."""
     return (x if isinstance(x, FeatureStore) else FeatureStore(x)).encode(codec, seed=seed)

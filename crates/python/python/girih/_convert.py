@@ -1,11 +1,15 @@
 """Graphs of SciPy and NetworkX, and back."""
 
+from typing import Any, Literal
+
 import numpy as np
 
 from ._girih import Graph
 
 
-def from_scipy(matrix, *, weighted: bool = False, duplicates: str = "refuse") -> Graph:
+def from_scipy(
+    matrix: Any, *, weighted: bool = False, duplicates: Literal["refuse", "merge", "sum", "keep"] = "refuse"
+) -> Graph:
     """Graph of a sparse matrix of SciPy: entry (i, j) is the edge i → j. Values become weights if `weighted`.
 
     Raises ValueError if the matrix is not square.
@@ -17,16 +21,16 @@ def from_scipy(matrix, *, weighted: bool = False, duplicates: str = "refuse") ->
     return Graph.from_edge_index(np.stack([coo.row, coo.col]), coo.shape[0], weights=weights, duplicates=duplicates)
 
 
-def to_scipy(graph: Graph):
+def to_scipy(graph: Graph) -> Any:
     """Sparse matrix of SciPy, in CSR form: entry (i, j) is the edge i → j, with its weight or 1."""
-    from scipy.sparse import csc_array
+    from scipy.sparse import csc_array  # type: ignore[import-untyped,unused-ignore]
 
     indptr, indices = graph.csr
     values = graph.weights if graph.weights is not None else np.ones(graph.num_edges, dtype=np.float32)
     return csc_array((values, indices, indptr), shape=(graph.num_nodes, graph.num_nodes)).tocsr()
 
 
-def from_networkx(graph, *, weight: str | None = None) -> Graph:
+def from_networkx(graph: Any, *, weight: str | None = None) -> Graph:
     """Graph of NetworkX. Node `list(graph)[v]` is node v. Undirected edges become one edge each way.
 
     `weight` names the attribute of edges that is their weight; an edge without it has weight 1.
@@ -40,9 +44,9 @@ def from_networkx(graph, *, weight: str | None = None) -> Graph:
     return Graph.from_edge_index(edges, len(number), weights=weights)
 
 
-def to_networkx(graph: Graph):
+def to_networkx(graph: Graph) -> Any:
     """Directed graph of NetworkX, whose nodes are 0, 1, 2, …; weights are the attribute `weight`."""
-    import networkx
+    import networkx  # type: ignore[import-untyped,unused-ignore]
 
     made = networkx.DiGraph()
     made.add_nodes_from(range(graph.num_nodes))

@@ -1,9 +1,14 @@
 """Loaders: batches epoch by epoch."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
 from ._girih import Epoch, FeatureStore, Graph, Loader, Sampler
 
 
-def _sampler(graph, num_neighbors, options):
+def _sampler(graph: Graph | Sampler, num_neighbors: Iterable[int] | None, options: dict[str, Any]) -> Sampler:
     if isinstance(graph, Sampler):
         if num_neighbors is not None or options:
             raise TypeError("a sampler has its num_neighbors and options already; leave them out")
@@ -13,7 +18,7 @@ def _sampler(graph, num_neighbors, options):
     return Sampler(graph, list(num_neighbors), **options)
 
 
-def _store(features):
+def _store(features: FeatureStore | ArrayLike | None) -> FeatureStore | None:
     return features if features is None or isinstance(features, FeatureStore) else FeatureStore(features)
 
 
@@ -33,17 +38,17 @@ class NeighborLoader:
     def __init__(
         self,
         graph: Graph | Sampler,
-        seeds,
-        num_neighbors=None,
+        seeds: ArrayLike,
+        num_neighbors: Sequence[int] | None = None,
         *,
         batch_size: int = 1024,
         shuffle: bool = True,
         drop_last: bool = False,
         seed: int = 0,
         threads: int = 1,
-        features=None,
-        **options,
-    ):
+        features: FeatureStore | ArrayLike | None = None,
+        **options: Any,
+    ) -> None:
         self._made_by = (graph, seeds, num_neighbors), dict(
             batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, threads=threads, features=features, **options
         )
@@ -69,23 +74,39 @@ class NeighborLoader:
         """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
         return self._loader.epoch(number, first=first)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), *self._made_by)
 
 
 class SubgraphLoader:
     """Subgraphs of a sampler without seeds (`Sampler.clusters`, `Sampler.saint`), `num_batches` an epoch."""
 
-    def __init__(self, sampler: Sampler, num_batches: int, *, seed: int = 0, threads: int = 1, features=None):
+    def __init__(
+        self,
+        sampler: Sampler,
+        num_batches: int,
+        *,
+        seed: int = 0,
+        threads: int = 1,
+        features: FeatureStore | ArrayLike | None = None,
+    ) -> None:
         self._made_by = (sampler, num_batches), dict(seed=seed, threads=threads, features=features)
         self.sampler = sampler
         self._loader = Loader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=_store(features))
 
-    __len__ = NeighborLoader.__len__
-    __iter__ = NeighborLoader.__iter__
-    epoch = NeighborLoader.epoch
-    __reduce__ = NeighborLoader.__reduce__
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Epoch:
+        return iter(self._loader)
+
+    def epoch(self, number: int, *, first: int = 0) -> Epoch:
+        """Epoch by its number, from batch `first` on."""
+        return self._loader.epoch(number, first=first)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), *self._made_by)
 
 
-def _remake(kind, arguments, options):
+def _remake(kind: type[Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return kind(*arguments, **options)

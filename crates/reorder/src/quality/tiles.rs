@@ -1,6 +1,6 @@
 //! Share of non-zeros in blocks that are dense enough for tensor cores.
 
-use girih_graph_format::{Csr, NodeId, Permutation};
+use girih_graph_format::{BlockLayout, Csr, NodeId, Permutation};
 use rayon::prelude::*;
 
 /// Size of a block.
@@ -18,7 +18,7 @@ impl Block {
     /// Block that one warp group multiplies at once on tensor cores.
     pub const MEDIUM: Self = Self { rows: 128, cols: 64 };
     /// Block that two warp groups multiply at once on tensor cores.
-    pub const LARGE: Self = Self { rows: 256, cols: 64 };
+    pub const LARGE: Self = Self { rows: BlockLayout::Fragments.rows(), cols: BlockLayout::Fragments.cols() };
 }
 
 /// Share of non-zeros in blocks with a density of at least `density`, in `0.0..=1.0`.

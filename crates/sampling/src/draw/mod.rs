@@ -61,12 +61,7 @@ pub(crate) fn hop_of_shares<S: Sink>(
         Neighbors::Count(count) if rule.draws == Draws::Labor => {
             labor::hop(patch, frontier, (count, rule.excluded), draws, drawn, sink);
         }
-        Neighbors::Count(count)
-            if shares.is_none()
-                && count as usize <= lanes::MAX_FAN_OUT
-                && rule.bias.is_none()
-                && rule.excluded.is_empty() =>
-        {
+        Neighbors::Count(count) if shares.is_none() && count as usize <= lanes::MAX_FAN_OUT && rule.is_plain() => {
             let (replace, ring) = (rule.replace, &mut scratch.lanes);
             lanes::hop(lanes::Hop { patch, frontier, count, replace, draws, ring, drawn, sink });
         }

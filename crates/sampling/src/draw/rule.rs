@@ -31,6 +31,16 @@ pub(crate) struct Rule<'a> {
     pub(crate) excluded: &'a ExcludedEdges,
 }
 
+impl Rule<'_> {
+    /// Whether nodes draw by the fan-out and with or without replacement alone, as `lanes` do. It names every field, so
+    /// that whoever adds one decides here whether lanes may ignore it.
+    #[inline]
+    pub(crate) fn is_plain(self) -> bool {
+        let Self { neighbors: _, draws, replace: _, bias, excluded } = self;
+        draws != Draws::Labor && bias.is_none() && excluded.is_empty()
+    }
+}
+
 /// Rule of a hop, with the fan-outs of its nodes where these are known.
 #[derive(Clone, Copy)]
 pub(crate) struct HopRule<'a> {

@@ -73,6 +73,9 @@ pub struct ModelProperties {
     pub weights: EdgeWeights,
     /// Batches that its steps can see.
     pub batches: ModelBatches,
+    /// Class of PyG whose names its exported tensors have; `None` if its weights have no counterpart in other
+    /// libraries. Export then refuses it, and nothing below `weights/` needs to know it.
+    pub exports: Option<&'static str>,
 }
 
 const LEARNS_WEIGHTS: EdgeWeights = EdgeWeights::Unread("learns how much each neighbor counts, and reads no weights");
@@ -82,47 +85,60 @@ static GCN: ModelProperties = ModelProperties {
     settings: &["aggregate_once", "residual", "norm", "jump"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::All,
+    exports: Some("GCNConv"),
 };
 static SGC: ModelProperties = ModelProperties {
     name: "sgc",
     settings: &["aggregate_once"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Full,
+    exports: Some("SGConv"),
 };
 static SAGE: ModelProperties = ModelProperties {
     name: "sage",
     settings: &["aggregate_once", "aggregator"],
     weights: EdgeWeights::NormalizeMean,
     batches: ModelBatches::All,
+    exports: Some("SAGEConv"),
 };
 static GAT: ModelProperties = ModelProperties {
     name: "gat",
     settings: &["aggregate_once", "residual", "norm", "jump", "heads", "out_heads", "attention_dropout", "slope"],
     weights: LEARNS_WEIGHTS,
     batches: ModelBatches::All,
+    exports: Some("GATConv"),
 };
-static GATV2: ModelProperties = ModelProperties { name: "gatv2", ..GAT };
-static GIN: ModelProperties = ModelProperties { name: "gin", weights: EdgeWeights::Sum, ..GCN };
+static GATV2: ModelProperties = ModelProperties { name: "gatv2", exports: Some("GATv2Conv"), ..GAT };
+static GIN: ModelProperties =
+    ModelProperties { name: "gin", weights: EdgeWeights::Sum, exports: Some("GINConv"), ..GCN };
 static NGCN: ModelProperties = ModelProperties {
     name: "ngcn",
     settings: &["aggregate_once", "hops", "mixing"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Subgraphs,
+    exports: None,
 };
 static APPNP: ModelProperties = ModelProperties {
     name: "appnp",
     settings: &["aggregate_once", "hops", "teleport"],
     weights: EdgeWeights::Normalize,
     batches: ModelBatches::Subgraphs,
+    exports: Some("APPNP"),
 };
 static MLP: ModelProperties = ModelProperties {
     name: "mlp",
     settings: &["aggregate_once"],
     weights: EdgeWeights::Unread("reads no edges"),
     batches: ModelBatches::Full,
+    exports: Some("Linear"),
 };
-static LIGHT_GCN: ModelProperties =
-    ModelProperties { name: "lightgcn", settings: &[], weights: EdgeWeights::Normalize, batches: ModelBatches::Full };
+static LIGHT_GCN: ModelProperties = ModelProperties {
+    name: "lightgcn",
+    settings: &[],
+    weights: EdgeWeights::Normalize,
+    batches: ModelBatches::Full,
+    exports: Some("LightGCN"),
+};
 
 impl ModelKind {
     /// All networks.

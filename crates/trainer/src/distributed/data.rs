@@ -50,6 +50,13 @@ impl PartitionedData {
         config: &TrainConfig,
         ranks: &RankOptions,
     ) -> Result<Self, TrainError> {
+        if config.batch.is_sampled() && builder.sampler().is_some() {
+            return Err(TrainError::invalid(format!(
+                "{} brings a sampler of its own, which needs the whole graph on each rank: give ranks all data \
+                 (GraphPlacement::Replicated), or a builder without a sampler",
+                config.model.name()
+            )));
+        }
         let source = source.into().with_features_from(config.features_from)?;
         let outline = source.outline();
         if config.model.kind.is_recommender() {

@@ -9,8 +9,8 @@ use super::checkpoint::{Checkpoint, DataShape};
 use super::report::{Scores, TestReport};
 use super::state::Run;
 use crate::TrainError;
-use crate::config::{ModelConfig, TaskKind, TrainConfig, differences};
-use crate::models::{BuildModel, Dims, InputSpec, Model, Propagation};
+use crate::config::{BatchKind, ModelConfig, TaskKind, TrainConfig, differences};
+use crate::models::{BuildModel, BuildSampler, Dims, InputSpec, Model, Propagation};
 use crate::tape::ranks::Ranks;
 use crate::tape::{ParamId, ParamInit, Params};
 
@@ -65,6 +65,11 @@ impl<'m, B: Backend> ModelSource<'m, B> {
         Ok(Self { builder, config, dims })
     }
 
+    /// Builder of the model's own sampler, if it has one.
+    pub(crate) fn sampler(&self) -> Option<&'m dyn BuildSampler> {
+        self.builder.sampler()
+    }
+
     /// A model with its initial parameters. One of several ranks holds only its own rows of per-node parameters.
     pub(crate) fn build(
         &self,
@@ -91,9 +96,10 @@ impl<'m, B: Backend> ModelSource<'m, B> {
     /// Inputs that the models read.
     ///
     /// # Errors
-    /// When they cannot be had in mini-batches.
+    /// When they cannot be had in mini-batches, or ignore the normalisation of the configuration.
     pub(crate) fn input_spec(&self, backend: &B) -> Result<InputSpec, TrainError> {
         let spec = self.build(backend, 0, None)?.0.input_spec();
+        spec.check_degrees(&self.config.model)?;
         if self.config.batch.is_sampled() && spec.propagation == Propagation::Always {
             return Err(TrainError::invalid(format!(
                 "{} reads features that are aggregated before training, and mini-batches have raw features: give --batch full, or \
@@ -105,10 +111,33 @@ impl<'m, B: Backend> ModelSource<'m, B> {
     }
 }
 
+/// Checks that mini-batches, if the configuration has any, may have a sampler from outside.
+///
+/// # Errors
+/// When they may not.
+fn check_sampler(config: &TrainConfig) -> Result<(), TrainError> {
+    let batch = config.batch.kind;
+    let (why, remedy) = match () {
+        () if !config.batch.is_sampled() => return Ok(()),
+        () if batch != BatchKind::Neighbor => {
+            (format!("--batch {} samples by another rule", batch.name()), "give --batch neighbor or full")
+        }
+        () if config.task == TaskKind::Links => {
+            let why = "--task links leaves the links of each batch out of it, and that sampler cannot";
+            (why.to_owned(), "give --batch full, or a builder without a sampler")
+        }
+        () if !config.tiers.is_default() => {
+            ("caches are for GPUs that sample".to_owned(), "leave --feature-cache and --topology-cache out")
+        }
+        () => return Ok(()),
+    };
+    Err(TrainError::invalid(format!("{} brings a sampler of its own, and {why}: {remedy}", config.model.name())))
+}
+
 /// The configuration of a call, with the model of its builder.
 ///
 /// # Errors
-/// When the configuration is refused, or names another model from outside.
+/// When the configuration is refused, names another model from outside, or cannot have the model's own sampler.
 pub(crate) fn config_for<B: Backend>(
     config: &TrainConfig,
     builder: &dyn BuildModel<B>,
@@ -120,6 +149,9 @@ pub(crate) fn config_for<B: Backend>(
     }
     let config = TrainConfig { model, ..config.clone() };
     config.validate()?;
+    if builder.sampler().is_some() {
+        check_sampler(&config)?;
+    }
     Ok(config)
 }
 

@@ -1,5 +1,6 @@
 //! [`Batches`]: the batches of an epoch on the host.
 
+mod checked;
 pub(crate) mod epoch;
 
 use std::ops::Range;
@@ -18,9 +19,10 @@ use super::host_batch::{HostBatch, HostBlock, HostGraphs, HostLoss, PatchSource}
 use super::subgraphs::{StepSubgraphs, Subgraphs};
 use crate::TrainError;
 use crate::config::{BatchKind, DEFAULT_BATCH_SIZE, TrainConfig};
-use crate::models::Adjacency;
+use crate::models::{Adjacency, BlockDraws};
 use crate::tasks::links::{Link, LinkEpochs, PairList};
 
+use self::checked::Checked;
 pub(crate) use self::epoch::{Drawn, EpochBatches, SeedLists};
 
 /// Stride between the seeds of two runs of one session.
@@ -45,13 +47,15 @@ pub(crate) struct BatchOptions<'c> {
     pub(crate) run: u64,
     /// Whether the first layer reads rows by global ids.
     pub(crate) in_place: bool,
+    /// Sampler of the model's own, if it has one.
+    pub(crate) sampler: Option<Box<dyn Sampler>>,
     /// Number of this rank, and number of ranks.
     pub(crate) rank: (usize, usize),
 }
 
 /// Origin of batches.
 enum Source<'a> {
-    /// Training nodes in an order drawn for each epoch, and a block for each layer. If true, a layer is drawn for all
+    /// Training nodes in an order drawn for each epoch, and a block for each layer. If true, blocks are drawn for all
     /// seeds of a batch together.
     Seeds(SeedLoader<'a, Box<dyn Sampler>>, bool),
     /// Subgraphs, some for each step.
@@ -72,16 +76,20 @@ impl<'a> Batches<'a> {
         neighborhoods: &'a Neighborhoods,
         adjacency: Adjacency,
         (labels, train): (&Labels, &[NodeId]),
-        BatchOptions { config, clusters, run, in_place, rank }: BatchOptions<'_>,
+        BatchOptions { config, clusters, run, in_place, sampler, rank }: BatchOptions<'_>,
     ) -> Result<Self, TrainError> {
         let seeds: Vec<NodeId> = train.iter().copied().filter(|&v| labels.is_labelled(v)).collect();
         let seed = seed_of_run(config, run);
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let source = if config.batch.kind.has_blocks() {
             let options = LoaderOptions { batch_size, seed, ..LoaderOptions::default() };
-            let sampler = block_sampler(config, neighborhoods, in_place)?;
-            let loader = SeedLoader::new(neighborhoods.graph(), sampler, seeds, options)?;
-            Source::Seeds(loader, config.batch.kind == BatchKind::Layer)
+            // A sampler from outside may draw in any way for the seeds that it gets.
+            let is_joint = sampler.is_some() || config.batch.kind == BatchKind::Layer;
+            let sampler = match sampler {
+                Some(sampler) => Box::new(Checked::new(sampler, config.model.layers, neighborhoods.needs_edge_ids())),
+                None => block_sampler(config, neighborhoods, in_place)?,
+            };
+            Source::Seeds(SeedLoader::new(neighborhoods.graph(), sampler, seeds, options)?, is_joint)
         } else {
             let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;
             Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs_per_step, (&seeds, labels.n_nodes())))
@@ -237,11 +245,21 @@ pub(super) fn neighbor_sampler(
     neighborhoods: &Neighborhoods,
     in_place: bool,
 ) -> Result<NeighborSampler, TrainError> {
+    let BlockDraws { fan_out, options, .. } = block_draws(config, neighborhoods, in_place)?;
+    Ok(NeighborSampler::new(fan_out, options)?)
+}
+
+/// Draws that the sampler of blocks of a batch makes.
+pub(super) fn block_draws<'g>(
+    config: &TrainConfig,
+    neighborhoods: &'g Neighborhoods,
+    in_place: bool,
+) -> Result<BlockDraws<'g>, TrainError> {
     let options = NeighborOptions {
         replace: config.batch.replace,
         edge_ids: neighborhoods.needs_edge_ids(),
         inputs: if in_place { Columns::Global } else { Columns::Local },
         ..NeighborOptions::default()
     };
-    Ok(NeighborSampler::new(config.batch.fan_out(config.model.layers)?, options)?)
+    Ok(BlockDraws { graph: neighborhoods.graph(), fan_out: config.batch.fan_out(config.model.layers)?, options })
 }

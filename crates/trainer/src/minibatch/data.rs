@@ -58,6 +58,8 @@ pub(crate) struct DataUse<'s> {
     pub(crate) n_devices: usize,
     /// Whether scores are computed layer by layer.
     pub(crate) by_layers: bool,
+    /// Whether the host samples whatever the device could: the model brings a sampler.
+    pub(crate) host_samples: bool,
 }
 
 impl<B: MiniBatchBackend> MiniBatchData<B> {
@@ -71,7 +73,7 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
         features: NodeFeatures,
         input_spec: &InputSpec,
         config: &TrainConfig,
-        DataUse { seeds, n_devices, by_layers }: DataUse<'_>,
+        DataUse { seeds, n_devices, by_layers, host_samples }: DataUse<'_>,
     ) -> Result<Self, TrainError> {
         let NodeFeatures::Given(features) = features else {
             return Self::of_learned(backend, graph, input_spec, config, by_layers);
@@ -88,7 +90,7 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
             Features::Sparse(csr) => Some(csr.clone()),
             Features::Dense(_) | Features::Compressed(_) => None,
         };
-        let by_device = sampled_by_device(config);
+        let by_device = !host_samples && sampled_by_device(config);
         let placed_on = (by_device && backend.has_own_memory()).then_some(n_devices);
         let row_bytes = match &features {
             Features::Compressed(codes) => codes.codec().row_bytes(),

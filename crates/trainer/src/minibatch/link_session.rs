@@ -58,7 +58,7 @@ impl<'m, B: MiniBatchBackend> LinkSession<'m, B> {
         let held_out = HeldOut::new(backend, &pairs[0], &pairs[1])?;
         let input_spec = source.input_spec(backend)?;
         let graph = if config.batch.is_sampled() {
-            let data_use = DataUse { seeds: &[], n_devices: 1, by_layers: false };
+            let data_use = DataUse { seeds: &[], n_devices: 1, by_layers: false, host_samples: true };
             let whole = MiniBatchData::new(backend, messages, features, &input_spec, config, data_use)?;
             MessageGraph::Sampled(Box::new(whole))
         } else {

@@ -9,7 +9,7 @@ use girih_features::MiniBatchBackend;
 use girih_graph_format::{Matrix, NodeId};
 use girih_sampling::ClusterSampler;
 
-use super::batches::BatchOptions;
+use super::batches::{BatchOptions, block_draws};
 use super::data::{DataUse, MiniBatchData};
 use super::inference::{Layerwise, LayerwiseClassifier, SplitNodes, scores_by_layers};
 use super::{Batches, MiniBatch};
@@ -62,7 +62,7 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
             None => config.batch.cluster_sampler(&dataset.graph)?,
             found => found,
         };
-        let data_use = DataUse { seeds, n_devices, by_layers };
+        let data_use = DataUse { seeds, n_devices, by_layers, host_samples: source.sampler().is_some() };
         let batch_data = MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, data_use)?;
         Ok(Self { batch_data, scoring, labels, splits, source, clusters })
     }
@@ -98,8 +98,12 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let (nodes, batch_data) = ((&self.labels, &split.train[..]), &self.batch_data);
         let (neighborhoods, adjacency) = (&batch_data.neighborhoods, batch_data.adjacency);
-        let options =
-            BatchOptions { config, clusters: self.clusters.clone(), run, in_place: batch_data.in_place, rank };
+        let (clusters, in_place) = (self.clusters.clone(), batch_data.in_place);
+        let sampler = match self.source.sampler() {
+            Some(builder) => Some(builder.build_sampler(&block_draws(config, neighborhoods, in_place)?)?),
+            None => None,
+        };
+        let options = BatchOptions { config, clusters, run, in_place, sampler, rank };
         let batches = Batches::new(neighborhoods, adjacency, nodes, options)?;
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let run = MiniBatch::new(state, batches, batch_data.whole(Some(&self.labels)), scorer, world);

@@ -36,7 +36,7 @@ impl Appnp {
 impl<B: Backend> Model<B> for Appnp {
     fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.degrees));
-        InputSpec { graph, ..Model::<B>::input_spec(&self.predict) }
+        InputSpec::of_raw_features(graph)
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

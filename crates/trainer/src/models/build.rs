@@ -1,6 +1,8 @@
-//! [`BuildModel`]: a builder of models, of girih or from outside.
+//! [`BuildModel`]: a builder of models, of girih or from outside; [`BuildSampler`]: one of their samplers.
 
 use girih_compute::{Backend, ComputeError};
+use girih_graph_format::Csr;
+use girih_sampling::{FanOut, NeighborOptions, SampleError, Sampler};
 
 use super::appnp::Appnp;
 use super::gat::{Gat, Gatv2};
@@ -26,7 +28,7 @@ use crate::tape::ParamInit;
 /// use girih_trainer::models::BuildModel;
 /// use girih_trainer::{
 ///     Adjacency, AggregateOptions, Control, Dims, InputSpec, Inputs, Linear, LinearOptions, Model, ModelConfig,
-///     ParamInit, Propagation, Rows, SessionOptions, Tape, TrainConfig, Var, train_model,
+///     ParamInit, Rows, SessionOptions, Tape, TrainConfig, Var, train_model,
 /// };
 ///
 /// /// Logits `Â·(X·W + b)`.
@@ -34,8 +36,7 @@ use crate::tape::ParamInit;
 ///
 /// impl<B: Backend> Model<B> for OneHop {
 ///     fn input_spec(&self) -> InputSpec {
-///         let graph = Some(Adjacency::new(true, Norm::Symmetric));
-///         InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+///         InputSpec::of_raw_features(Some(Adjacency::new(true, Norm::Symmetric)))
 ///     }
 ///
 ///     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
@@ -79,6 +80,37 @@ pub trait BuildModel<B: Backend>: Sync {
     /// # Errors
     /// When the device's memory does not suffice.
     fn build(&self, dims: Dims, init: &mut ParamInit<'_, B>) -> Result<Box<dyn Model<B>>, ComputeError>;
+
+    /// Builder of a sampler of its own for neighbor batches; `None`, unless a model from outside has one.
+    ///
+    /// Its settings belong to those of [`config`](Self::config), so that checkpoints know them. The host then samples,
+    /// on a GPU, too. Training refuses other batches than [`BatchKind::Neighbor`](crate::BatchKind::Neighbor), links,
+    /// and ranks that do not have all data. Full batches and scores read the whole graph.
+    fn sampler(&self) -> Option<&dyn BuildSampler> {
+        None
+    }
+}
+
+/// Builder of a sampler from outside. The package `examples/own-sampler` of the repository has one.
+pub trait BuildSampler: Sync {
+    /// A sampler for the batches of a run.
+    ///
+    /// # Errors
+    /// When the sampler does not fit the graph.
+    fn build_sampler(&self, draws: &BlockDraws<'_>) -> Result<Box<dyn Sampler>, SampleError>;
+}
+
+/// Blocks that a model asks of a sampler, a block for each layer. A
+/// [`NeighborSampler`](girih_sampling::NeighborSampler) of this fan-out and these options draws them.
+#[derive(Clone, Debug)]
+pub struct BlockDraws<'g> {
+    /// Graph that is sampled: that of training, without self loops if the model adds them.
+    pub graph: &'g Csr,
+    /// Number of neighbors in each hop; there is a hop for each layer.
+    pub fan_out: FanOut,
+    /// Options of the session. Blocks must have edge ids if [`edge_ids`](NeighborOptions::edge_ids) is set; their columns
+    /// may be local whatever [`inputs`](NeighborOptions::inputs) says.
+    pub options: NeighborOptions,
 }
 
 impl<B: Backend> BuildModel<B> for ModelConfig {

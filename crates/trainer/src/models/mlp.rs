@@ -2,7 +2,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError};
 
-use super::spec::{Dims, InputSpec, Model, Propagation};
+use super::spec::{Dims, InputSpec, Model};
 use crate::config::ModelConfig;
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{LinearOptions, ParamInit, Tape, Var};
@@ -30,7 +30,7 @@ impl Mlp {
 
 impl<B: Backend> Model<B> for Mlp {
     fn input_spec(&self) -> InputSpec {
-        InputSpec { graph: None, hops: 0, raw_features: true, propagation: Propagation::Never }
+        InputSpec::of_raw_features(None)
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

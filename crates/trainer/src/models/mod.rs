@@ -1,7 +1,7 @@
 //! [`Model`]: a forward function, and the models of girih.
 //!
 //! - `spec`: [`Model`] and its terms; every other file builds on it.
-//! - `build`: [`BuildModel`], which makes a model, of girih or from outside.
+//! - `build`: [`BuildModel`], which makes a model, of girih or from outside, and [`BuildSampler`].
 //! - [`Stack`]: networks of one [`Convolution`]. All other files are a network each.
 
 mod appnp;
@@ -18,7 +18,7 @@ mod spec;
 mod stack;
 
 pub use appnp::Appnp;
-pub use build::BuildModel;
+pub use build::{BlockDraws, BuildModel, BuildSampler};
 pub use gat::{Gat, GatLayer, Gatv2};
 pub use gcn::Gcn;
 pub use gin::{Gin, GinLayer};

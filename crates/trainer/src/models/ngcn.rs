@@ -3,7 +3,7 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout};
 use girih_graph_format::Norm;
 
-use super::spec::{Adjacency, Dims, InputSpec, Model, Propagation};
+use super::spec::{Adjacency, Dims, InputSpec, Model};
 use crate::config::ModelConfig;
 use crate::layers::{Inputs, Linear, Rows};
 use crate::tape::{AggregateOptions, LinearOptions, ParamId, ParamInit, Tape, Var};
@@ -81,7 +81,7 @@ fn propagated<'a, B: Backend>(
 impl<B: Backend> Model<B> for Ngcn {
     fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric).with_degrees(self.config.normalization));
-        InputSpec { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+        InputSpec::of_raw_features(graph)
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -116,6 +116,29 @@ pub struct InputSpec {
     pub propagation: Propagation,
 }
 
+impl InputSpec {
+    /// Inputs of a model that reads the raw features, and aggregates over `graph` by itself.
+    #[must_use]
+    pub const fn of_raw_features(graph: Option<Adjacency>) -> Self {
+        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+    }
+
+    /// Refuses a model that would ignore [`ModelConfig::normalization`].
+    ///
+    /// # Errors
+    /// When the configuration asks for degrees other than the usual ones, and the model's adjacency does not have them.
+    pub(crate) fn check_degrees(&self, config: &ModelConfig) -> Result<(), TrainError> {
+        let has_them = |graph: Adjacency| graph.norm != Norm::None && graph.degrees == config.normalization;
+        if config.normalization == Degrees::Default || self.graph.is_some_and(has_them) {
+            return Ok(());
+        }
+        Err(TrainError::invalid(format!(
+            "{name} would ignore its setting `normalization`: the adjacency of its input spec has other degrees, or does not              normalise; leave --normalization out, or let {name} pass the setting to `Adjacency::with_degrees`",
+            name = config.name()
+        )))
+    }
+}
+
 /// Rule for computing `Âᵏ·X` once, before training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
@@ -154,7 +177,8 @@ impl Adjacency {
         Self { self_loops, norm, degrees: Degrees::Default }
     }
 
-    /// This adjacency with degrees that are sums of other weights.
+    /// This adjacency with degrees that are sums of other weights. A network that normalises passes
+    /// [`ModelConfig::normalization`] on here, and is refused if it forgets a setting other than the usual one.
     #[must_use]
     pub const fn with_degrees(self, degrees: Degrees) -> Self {
         Self { degrees, ..self }

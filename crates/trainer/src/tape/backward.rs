@@ -1,7 +1,8 @@
 //! [`BackwardPass`]: reverse pass over a tape.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Dtype, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Dtype, Shape};
 
+use super::deferred::DeferredGrads;
 use super::params::Gradients;
 use super::{Node, Pool, Recorded, Value, Var};
 
@@ -13,18 +14,6 @@ pub struct BackwardPass<'p, 'a, B: Backend> {
     pub(super) grads: Vec<Option<B::Matrix>>,
     pub(super) gradients: &'p mut Gradients<B>,
     pub(super) deferred: Vec<DeferredGrads<B>>,
-}
-
-/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed
-/// while the rank waits for rows of other ranks.
-pub(super) struct DeferredGrads<B: Backend> {
-    pub(super) terms: Vec<(Var, Var)>,
-    pub(super) dropout: Option<Dropout>,
-    /// `∂Z`, returned to the pool once the gradients are computed.
-    pub(super) grad: B::Matrix,
-    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a
-    /// time, so that sending overlaps the product. There is one term, and `X` has a single consumer.
-    pub(super) defers_input_grad: bool,
 }
 
 impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
@@ -178,15 +167,9 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// Runs the backward of every operation, last first. Frees the buffers of a node right after its own backward.
     pub(super) fn run(mut self) -> Result<(), ComputeError> {
         for i in (0..self.nodes.len()).rev() {
-            let (node, deferred) = (&self.nodes[i], self.deferred_input());
-            let is_deferred = deferred == Some(Var(i));
-            let communicates = node.operation.as_ref().is_some_and(|operation| operation.communicates_in_backward());
-            let overlaps = communicates && (is_deferred || (deferred.is_none() && self.grads[i].is_some()));
-            // Deferred gradients read values of earlier nodes, so they are computed before one of these is freed.
-            if !overlaps && (communicates || matches!(node.value, Value::Owned(_))) {
-                self.flush_deferred()?;
-            }
-            if is_deferred {
+            let has_deferred_grad = self.deferred_input() == Some(Var(i));
+            self.flush_unless_overlapped(Var(i))?;
+            if has_deferred_grad {
                 let operation =
                     self.nodes[i].operation.take().expect("a deferred gradient is of an operation's result");
                 operation.backward_deferred(&mut self, Var(i))?;

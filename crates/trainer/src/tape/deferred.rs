@@ -23,10 +23,21 @@
 
 use girih_compute::{Backend, ComputeError, Dropout, Epilogue, Transpose};
 
-use super::backward::DeferredGrads;
 use super::params::Gradients;
 use super::ranks::OverlappedWork;
-use super::{BackwardPass, Node, Pool, Var};
+use super::{BackwardPass, Node, Pool, Value, Var};
+
+/// Deferred gradients of weights, `∂W = dropout(X)ᵀ·∂Z` for each operand `X` and its weight `W`. They are computed
+/// while the rank waits for rows of other ranks.
+pub(super) struct DeferredGrads<B: Backend> {
+    pub(super) terms: Vec<(Var, Var)>,
+    pub(super) dropout: Option<Dropout>,
+    /// `∂Z`, returned to the pool once the gradients are computed.
+    pub(super) grad: B::Matrix,
+    /// If true, `∂X = ∂Z·Wᵀ` is not computed here: the next distributed aggregate computes it one feature chunk at a
+    /// time, so that sending overlaps the product. There is one term, and `X` has a single consumer.
+    pub(super) defers_input_grad: bool,
+}
 
 impl<B: Backend> DeferredGrads<B> {
     /// Computes the gradients from the values of `nodes`.
@@ -53,11 +64,15 @@ pub(super) struct DeferredInputGrad<'p, B: Backend> {
 }
 
 impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
-    /// Whether gradients of weights may be [deferred](Self::defer) after the gradient of `x`: the backward of the
-    /// operation that produced `x` communicates.
-    pub(super) fn may_defer(&self, x: Var) -> bool {
-        let operation = self.nodes[x.0].operation.as_ref();
-        self.needs_grad(x) && operation.is_some_and(|operation| operation.communicates_in_backward())
+    /// Whether `x` needs a gradient, and the backward of the operation that produced it communicates. Gradients of
+    /// weights may then be [deferred](Self::defer) until that.
+    pub(super) fn producer_communicates(&self, x: Var) -> bool {
+        self.needs_grad(x) && self.communicates(x)
+    }
+
+    /// Whether the backward of the operation that produced `var` communicates.
+    fn communicates(&self, var: Var) -> bool {
+        self.nodes[var.0].operation.as_ref().is_some_and(|operation| operation.communicates_in_backward())
     }
 
     /// Defers gradients of weights until the rank waits for other ranks.
@@ -94,6 +109,22 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
         });
         deferred.into_iter().for_each(|deferred| pool.give(backend, deferred.grad));
         done
+    }
+
+    /// Preparation of the backward of `var`, which is the next one: deferred gradients are computed now, unless it
+    /// overlaps them with its communication, or they can still wait for another that does.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(super) fn flush_unless_overlapped(&mut self, var: Var) -> Result<(), ComputeError> {
+        let (communicates, deferred) = (self.communicates(var), self.deferred_input());
+        let has_grad = deferred == Some(var) || (deferred.is_none() && self.grads[var.0].is_some());
+        let overlaps = communicates && has_grad;
+        // Deferred gradients read values of earlier nodes, so they are computed before one of these is freed.
+        if !overlaps && (communicates || matches!(self.nodes[var.0].value, Value::Owned(_))) {
+            self.flush_deferred()?;
+        }
+        Ok(())
     }
 
     /// Computes all deferred gradients now, without overlapping communication.

@@ -3,8 +3,7 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Epilogue, Shape, Transpose};
 
-use super::backward::DeferredGrads;
-use super::deferred::weight_gradient;
+use super::deferred::{DeferredGrads, weight_gradient};
 use super::{BackwardPass, Operation, Recorded, Tape, Var};
 
 /// Options of a [`Tape::linear`] besides its operand and weight.
@@ -115,7 +114,7 @@ impl Linear {
         let mut terms = self.terms.iter();
         self.epilogue.add.is_none()
             && terms.all(|&(_, weight)| pass.is_param(weight))
-            && pass.may_defer(self.terms[0].0)
+            && pass.producer_communicates(self.terms[0].0)
     }
 
     /// Whether the operation that produced the operand may compute its gradient, one feature chunk at a time while

@@ -14,7 +14,7 @@ use super::convert::{NamedWeight, export_weights};
 use super::onnx::onnx_model;
 use super::table::Library;
 use crate::TrainError;
-use crate::config::{ModelKind, TrainConfig, joined};
+use crate::config::{TrainConfig, joined};
 use crate::engine::{Checkpoint, Progress};
 
 /// Name of the tensors in a folder of the hub.
@@ -105,22 +105,6 @@ pub struct ImportedConfig {
     pub multi_label: bool,
 }
 
-/// Layer of PyG that the names of a model's tensors are those of.
-fn architecture(kind: ModelKind) -> &'static str {
-    match kind {
-        ModelKind::Gcn => "GCNConv",
-        ModelKind::Sgc => "SGConv",
-        ModelKind::Sage => "SAGEConv",
-        ModelKind::Gat => "GATConv",
-        ModelKind::Gatv2 => "GATv2Conv",
-        ModelKind::Gin => "GINConv",
-        ModelKind::Appnp => "APPNP",
-        ModelKind::Mlp => "Linear",
-        ModelKind::LightGcn => "LightGCN",
-        ModelKind::Ngcn => unreachable!("refused before"),
-    }
-}
-
 /// Writes the best parameters of a checkpoint. The file or folder appears whole or not at all.
 ///
 /// # Errors
@@ -149,7 +133,7 @@ pub fn write_weights(
 /// Writes a folder of the hub. It may replace one, if there is nothing else in it.
 fn write_hub(path: &Path, progress: &Progress, weights: &[NamedWeight]) -> Result<(), TrainError> {
     let config = HubConfig {
-        architectures: vec![architecture(progress.config.model.kind).to_owned()],
+        architectures: progress.config.model.kind.properties().exports.map(str::to_owned).into_iter().collect(),
         model_type: progress.config.model.name().to_owned(),
         num_features: progress.data.n_features,
         num_classes: progress.data.n_classes,

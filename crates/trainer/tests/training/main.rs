@@ -19,6 +19,7 @@ mod metrics;
 mod new_nodes;
 mod normalization;
 mod outside;
+mod own_sampler;
 mod plan;
 mod pool;
 mod recommend;

@@ -2,21 +2,22 @@
 
 use girih_compute::Cpu;
 use girih_datasets::Dataset;
-use girih_graph_format::Degrees;
+use girih_graph_format::{Degrees, Norm};
 use girih_partition::Exchange;
 use girih_trainer::distributed::{RankJob, TrainJob};
 use girih_trainer::{
-    Aggregator, BatchConfig, BatchKind, Checkpoint, Control, ModelConfig, ModelKind, SessionOptions, TaskKind,
-    TrainConfig, apply, checkpoint_path,
+    Aggregator, BatchConfig, BatchKind, BuildModel, Checkpoint, Control, ModelConfig, ModelKind, ParamInit,
+    SessionOptions, TaskKind, TrainConfig, apply, checkpoint_path,
 };
 
 use crate::batches::{assert_same_training, plain};
 use crate::distributed::{GRIDS, assert_same, options};
 use crate::{config, planted, small, train, train_into};
 
-/// Networks that normalise by degree.
-const NORMALIZING: [ModelKind; 5] =
-    [ModelKind::Gcn, ModelKind::Sgc, ModelKind::Sage, ModelKind::Ngcn, ModelKind::Appnp];
+/// Classifiers that normalise by degree.
+fn normalizing() -> impl Iterator<Item = ModelKind> {
+    ModelKind::classifiers().filter(|&kind| config(kind, 1).model.normalizes())
+}
 
 /// A graph with symmetric weights, as a function of an edge's ends. The last node has no edge.
 fn weighted(nodes: usize, weight: impl Fn(u32, u32) -> f32 + Sync) -> Dataset {
@@ -52,7 +53,7 @@ fn assert_refused(what: &str, message: &str) {
 #[test]
 fn sums_of_weights_below_zero_are_refused_with_what_helps() {
     let dataset = signed(150);
-    for kind in NORMALIZING {
+    for kind in normalizing() {
         let base = small(config(kind, 2));
         assert_refused(kind.name(), &train(dataset.clone(), &base).unwrap_err().to_string());
         let (ranks, session) = (options(GRIDS[0].0, 2, 1, Exchange::Auto), SessionOptions::default());
@@ -66,6 +67,22 @@ fn sums_of_weights_below_zero_are_refused_with_what_helps() {
     }
     let links = TrainConfig { task: TaskKind::Links, ..small(config(ModelKind::Gcn, 2)) };
     assert_refused("links", &train(dataset, &links).unwrap_err().to_string());
+}
+
+/// Networks that normalise take the degrees of the setting, and say in the table that they do.
+#[test]
+fn a_network_normalises_by_the_degrees_of_its_setting_if_its_properties_say_so() {
+    let (cpu, dims) = (Cpu::new(), crate::dims(&planted("nodes=30")));
+    for kind in ModelKind::ALL {
+        for aggregator in [Aggregator::Mean, Aggregator::Pool] {
+            let base = config(kind, 1).model;
+            let model = ModelConfig { aggregator, normalization: Degrees::Absolute, ..base };
+            let graph = model.build(dims, &mut ParamInit::new(&cpu, 0, 0)).unwrap().input_spec().graph;
+            let normalised = graph.filter(|graph| graph.norm != Norm::None);
+            assert_eq!(normalised.is_some(), model.normalizes(), "{kind:?} {aggregator:?}");
+            assert!(normalised.is_none_or(|graph| graph.degrees == Degrees::Absolute), "{kind:?} {aggregator:?}");
+        }
+    }
 }
 
 #[test]
@@ -83,7 +100,7 @@ fn networks_that_do_not_normalise_train_on_any_weights() {
         let message = absolute(config).validate().unwrap_err().to_string();
         assert!(message.contains("`normalization`"), "{message}");
     }
-    for kind in NORMALIZING {
+    for kind in normalizing() {
         assert!(config(kind, 1).notes(true).is_empty(), "{kind:?} reads weights");
     }
 }
@@ -91,7 +108,7 @@ fn networks_that_do_not_normalise_train_on_any_weights() {
 #[test]
 fn absolute_weights_train_the_same_on_ranks_and_on_batches() {
     let dataset = signed(151);
-    for kind in NORMALIZING {
+    for kind in normalizing() {
         for (scheme, ranks, replication) in [GRIDS[1], GRIDS[3], GRIDS[5]] {
             let ranks = options(scheme, ranks, replication, Exchange::Auto);
             assert_same(&dataset, &absolute(small(config(kind, 4))), &ranks);
@@ -113,7 +130,7 @@ fn absolute_weights_train_the_same_on_ranks_and_on_batches() {
 #[test]
 fn absolute_weights_give_outputs_that_differ_and_checkpoints_keep_them() {
     let dataset = signed(150);
-    for kind in NORMALIZING {
+    for kind in normalizing() {
         let folder = tempfile::tempdir().unwrap();
         train_into(folder.path(), dataset.clone(), &absolute(small(config(kind, 4))), None);
         let checkpoint = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
@@ -130,7 +147,7 @@ fn absolute_weights_give_outputs_that_differ_and_checkpoints_keep_them() {
 #[test]
 fn of_weights_above_zero_absolute_ones_are_the_same() {
     let dataset = weighted(120, |u, v| 0.5 + ((u + v) % 3) as f32);
-    for kind in NORMALIZING {
+    for kind in normalizing() {
         let loss = |config: &TrainConfig| train(dataset.clone(), config).unwrap().runs[0].train_loss;
         assert_eq!(loss(&small(config(kind, 3))), loss(&absolute(small(config(kind, 3)))), "{kind:?}");
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use girih_compress::CodecSpec;
 use girih_compute::{Activation, Backend, ComputeError, Cpu};
 use girih_datasets::Dataset;
-use girih_graph_format::Norm;
+use girih_graph_format::{Degrees, Norm};
 use girih_partition::{Exchange, Scheme};
 use girih_trainer::distributed::{ApplyJob, GraphPlacement, ModelJob, RankJob, RankOptions, TrainJob};
 use girih_trainer::{
@@ -26,6 +26,7 @@ struct CopyOfGcn {
     dropout: f64,
     propagation: Propagation,
     normalizes_columns: bool,
+    degrees: Degrees,
 }
 
 /// Network of a [`CopyOfGcn`].
@@ -38,12 +39,13 @@ struct Copied {
 impl CopyOfGcn {
     fn new(dropout: f64) -> Self {
         let propagation = if dropout == 0.0 { Propagation::WhenDense } else { Propagation::Never };
-        Self { name: "copy", hidden: 16, dropout, propagation, normalizes_columns: false }
+        Self { name: "copy", hidden: 16, dropout, propagation, normalizes_columns: false, degrees: Degrees::Default }
     }
 
     /// Configuration of the model of girih that this copies.
     fn inside(&self) -> ModelConfig {
-        ModelConfig { hidden: self.hidden, dropout: self.dropout, ..config(ModelKind::Gcn, 1).model }
+        let usual = config(ModelKind::Gcn, 1).model;
+        ModelConfig { hidden: self.hidden, dropout: self.dropout, normalization: self.degrees, ..usual }
     }
 }
 
@@ -236,6 +238,19 @@ fn a_configuration_that_names_another_model_is_refused() {
     assert!(wrong.contains("other from outside girih, and this call builds copy from outside girih"), "{wrong}");
     let without = train(&Cpu::new(), dataset, &config, &options, observe).unwrap_err().to_string();
     assert!(without.contains("other from outside girih, and this call builds gcn of girih"), "{without}");
+}
+
+/// The copy never passes the setting on.
+#[test]
+fn a_model_that_would_ignore_the_normalisation_is_refused() {
+    let model = CopyOfGcn { degrees: Degrees::Absolute, ..CopyOfGcn::new(0.0) };
+    for config in [three_epochs(), neighbor_batches()] {
+        let train = |options: &SessionOptions, observe: &mut Observer<'_>| {
+            train_model(&Cpu::new(), planted("nodes=60"), &model, &config, options, observe)
+        };
+        let refused = checkpoint_of(train).unwrap_err().to_string();
+        assert!(refused.contains("copy would ignore") && refused.contains("with_degrees"), "{refused}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn add_model(graph: &mut Graph, model: &ModelConfig, weights: &[Named
         ModelKind::Gin => builder.gin(),
         ModelKind::Appnp => builder.appnp(),
         ModelKind::Mlp => drop(builder.perceptron()),
-        ModelKind::Ngcn | ModelKind::LightGcn => unreachable!("refused before"),
+        _ => unreachable!("the table of ONNX refuses {}", model.name()),
     }
 }
 

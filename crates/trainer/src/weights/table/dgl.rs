@@ -4,7 +4,7 @@
 //! `fc_src`: weights of attention add up to one, so it reaches the result unchanged. The bias of `fc_dst` cancels it in
 //! the scores.
 
-use super::{Content, Entries, Entry, LayerWidths, NO_EPS};
+use super::{Content, Entries, Entry, LayerWidths, NO_EPS, without_layers};
 use crate::config::{ModelConfig, ModelKind};
 use crate::weights::layout::{Form, Width};
 
@@ -62,6 +62,6 @@ fn add_layer(model: &ModelConfig, layer: usize, to: &mut Entries) {
             to.fixed(format!("{conv}.eps"), Width::ONE, 0.0, NO_EPS);
         }
         ModelKind::Mlp | ModelKind::Appnp => to.linear(&conv, &own, "", widths),
-        ModelKind::Sgc | ModelKind::LightGcn | ModelKind::Ngcn => unreachable!("these have no such layers"),
+        _ => without_layers(model),
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use girih_graph_format::Degrees;
 
 use super::layout::{Extent, Form, Width};
-use crate::config::{Aggregator, Jump, ModelConfig, ModelKind, NormKind, TrainConfig};
+use crate::config::{Aggregator, Jump, ModelConfig, ModelKind, NormKind, TrainConfig, joined};
 
 /// Library whose names and layouts the tensors have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +99,15 @@ fn refusal(config: &TrainConfig, library: Library) -> Option<String> {
             &format!("the model {name} is from outside girih and has"),
             "its own package must write its weights",
         ),
-        () if model.kind == ModelKind::LightGcn && library == Library::Onnx => no_counterpart(
-            "lightgcn, which ranks items instead of computing logits, has",
+        () if model.kind.is_recommender() && library == Library::Onnx => no_counterpart(
+            &format!("{name}, which ranks items instead of computing logits, has"),
             "use --format pyg, dgl or npz",
         ),
-        () if model.kind == ModelKind::Ngcn => no_counterpart("ngcn has", "train gcn or sgc"),
+        () if model.kind.properties().exports.is_none() => {
+            let others = ModelKind::ALL.iter().filter(|kind| kind.properties().exports.is_some());
+            let others = joined(others.map(|kind| kind.name()), "or");
+            no_counterpart(&format!("{name} has"), &format!("train {others}"))
+        }
         () if residual => no_counterpart("residual connections have", "train without --residual"),
         () if norm => no_counterpart("normalised hidden layers have", "train with --norm none"),
         () if jump => no_counterpart("jumping knowledge has", "train with --jump none"),
@@ -198,6 +202,11 @@ impl Entries {
         let widths = (Width::of_heads(1, Extent::Nodes), Width::of_heads(1, Extent::Size(model.hidden)));
         self.param("embedding.weight".to_owned(), "layer0.embedding".to_owned(), widths, Form::Plain);
     }
+}
+
+/// Panics at a network that has no layers of its own in a table, which is a mistake of the table.
+fn without_layers(model: &ModelConfig) -> ! {
+    unreachable!("{} exports layers, but this table has none of them", model.name())
 }
 
 /// Reason why the `eps` of GIN is zero.

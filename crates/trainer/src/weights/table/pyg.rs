@@ -1,6 +1,6 @@
 //! Names and layouts of PyG's layers.
 
-use super::{Entries, Entry, LayerWidths, NO_EPS};
+use super::{Entries, Entry, LayerWidths, NO_EPS, without_layers};
 use crate::config::{ModelConfig, ModelKind};
 use crate::weights::layout::{Extent, Form, Width};
 
@@ -65,6 +65,6 @@ fn add_layer(model: &ModelConfig, layer: usize, to: &mut Entries) {
             to.fixed(format!("{conv}.eps"), Width::ONE, 0.0, NO_EPS);
         }
         ModelKind::Mlp | ModelKind::Appnp => to.linear(&format!("lins.{layer}"), &own, "", widths),
-        ModelKind::Sgc | ModelKind::LightGcn | ModelKind::Ngcn => unreachable!("these have no such layers"),
+        _ => without_layers(model),
     }
 }

@@ -1,0 +1,420 @@
+"""Native half of girih. Arrays that are called views share the memory of their owner and keep it."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Batch",
+    "Block",
+    "Checkpoint",
+    "Dataset",
+    "Epoch",
+    "FeatureStore",
+    "Graph",
+    "Loader",
+    "Sampler",
+    "__version__",
+    "default_config",
+    "load",
+    "num_threads",
+    "random_walks",
+    "set_num_threads",
+    "train",
+]
+
+__version__: str
+
+_Draws = Literal["node", "layer", "labor"]
+_Dtype = Literal["int64", "int32"]
+_Path = str | os.PathLike[str]
+_Duplicates = Literal["refuse", "merge", "sum", "keep"]
+
+@final
+class Graph:
+    """Directed graph. Row `v` of its CSR lists the sources of the edges that end in node `v`, ascending.
+
+    Edges have names: their columns in the caller's `edge_index`, also after `reorder`. Batches name edges by them.
+    """
+
+    @staticmethod
+    def from_edge_index(
+        edge_index: ArrayLike,
+        num_nodes: int | None = None,
+        *,
+        weights: ArrayLike | None = None,
+        duplicates: _Duplicates = "refuse",
+    ) -> Graph:
+        """Graph of the edges `edge_index[0, e] → edge_index[1, e]`, in any order; any type of integers.
+
+        num_nodes: the largest id plus one if it is not given.
+        weights: one number an edge.
+        duplicates: rule for an edge that is listed twice: "refuse"; "merge" keeps the first; "sum" adds up weights;
+            "keep" counts it as often as it is listed.
+
+        Raises IndexError for an id that no node has, ValueError for a repeated edge or another shape.
+        """
+    @staticmethod
+    def from_csr(
+        indptr: ArrayLike, indices: ArrayLike, *, weights: ArrayLike | None = None, duplicates: _Duplicates = "refuse"
+    ) -> Graph:
+        """Graph of a CSR whose row `v` lists the sources of the edges that end in `v`.
+
+        int64 offsets and int32 sources are read in place, without a copy, if rows ascend; do not write to them then.
+        Rows in another order are sorted, and edges are named by their positions in `indices`.
+
+        Raises ValueError if the offsets are none, IndexError for a source that no node has.
+        """
+    @staticmethod
+    def open(path: _Path) -> Graph:
+        """Graph of a file or folder, as `load` reads it; girih's own folders are mapped, not read."""
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the graph lies in a file."""
+    @property
+    def csr(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Offsets (num_nodes + 1) and sources (num_edges): read-only views."""
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """Weight of each edge, in the order of rows: a read-only view."""
+    @property
+    def edge_ids(self) -> NDArray[np.int64] | None:
+        """Name of each edge, in the order of rows: a read-only view. None: the position is the name."""
+    def edge_index(self) -> NDArray[np.int64]:
+        """Sources and destinations (2 × num_edges), in the order of rows."""
+    def reorder(self, order: str = "community", *, seed: int = 0, blocks: int = 1) -> tuple[Graph, NDArray[np.int64]]:
+        """The same graph with nodes renamed, and the new id of each node.
+
+        order: "community", "rcm", "degree", "slashburn", "metis", "parts", "auto", "random" or "none".
+        blocks: nodes keep to equal ranges of ids, one for each rank.
+        """
+    def permute(self, new_ids: ArrayLike) -> Graph:
+        """The graph whose node `new_ids[v]` is node `v` of this one."""
+    def symmetrized(self) -> Graph:
+        """Each edge in both directions; names are positions."""
+    def is_symmetric(self) -> bool: ...
+    def partition(self, num_parts: int, *, method: Literal["metis", "streaming"] = "metis") -> NDArray[np.int64]:
+        """Part of each node, from 0; parts are of nearly equal sizes, with few edges between them."""
+    def quality(self) -> dict[str, Any]:
+        """How near neighbors are in this order: bandwidth, reuse of rows, share of edges in dense blocks."""
+    def stats(self) -> dict[str, Any]:
+        """Numbers of nodes, edges, self loops, isolated nodes and components; degrees; symmetry."""
+
+@final
+class Block:
+    """Bipartite graph of one layer. Its destinations are the first `num_dst` of its sources."""
+
+    @property
+    def num_src(self) -> int: ...
+    @property
+    def num_dst(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    @property
+    def n_id(self) -> NDArray[Any]:
+        """Global ids of the sources, the destinations first."""
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """Weight of each edge, for samplers that correct for edges they leave out; a view."""
+    def csc(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64] | None]:
+        """Offsets of destinations (num_dst + 1), sources by local id (num_edges), and names of edges."""
+
+@final
+class Batch:
+    """Mini-batch. Arrays are views of its memory, which goes back to its sampler with the last of them.
+
+    Copy what you keep: a list of batches holds the memory of all of them.
+    """
+
+    @property
+    def edge_index(self) -> NDArray[Any]:
+        """Sources and destinations by local id (2 × edges), hop after hop."""
+    @property
+    def n_id(self) -> NDArray[Any]:
+        """Global ids: the seeds, then the nodes that each hop found."""
+    @property
+    def e_id(self) -> NDArray[np.int64] | None:
+        """Name of each edge; None if the sampler was made with `edge_ids=False`."""
+    @property
+    def x(self) -> NDArray[np.float32] | None:
+        """Feature rows of `n_id`, of loaders with features."""
+    @property
+    def weights(self) -> NDArray[np.float32] | None:
+        """Weight of each edge, for samplers that correct for edges they leave out."""
+    @property
+    def loss_weights(self) -> NDArray[np.float32] | None:
+        """Weight of each node in the loss (GraphSAINT)."""
+    @property
+    def batch_size(self) -> int:
+        """Number of seeds."""
+    @property
+    def number(self) -> int:
+        """Number of the batch in its epoch."""
+    @property
+    def num_sampled_nodes(self) -> list[int]:
+        """Number of seeds, then of the nodes that each hop found."""
+    @property
+    def num_sampled_edges(self) -> list[int]:
+        """Number of edges that each hop drew."""
+    def blocks(self) -> list[Block]:
+        """A block for each layer, the inputs first."""
+
+@final
+class Sampler:
+    """Sampler of mini-batches. A batch depends on graph, seeds and (seed, epoch, batch) alone."""
+
+    def __new__(
+        cls,
+        graph: Graph,
+        num_neighbors: Sequence[int],
+        *,
+        replace: bool = False,
+        weights: ArrayLike | None = None,
+        expand: Literal["once", "per-layer"] = "once",
+        draws: _Draws = "node",
+        index_dtype: _Dtype = "int64",
+        edge_ids: bool = True,
+    ) -> Sampler:
+        """Draws some in-neighbors of each node, hop by hop.
+
+        num_neighbors: for each hop, from the seeds outward; -1 for all.
+        replace: an edge may be drawn several times.
+        weights: chance of each edge, by its name, relative to the others of its destination; 0 for never.
+        expand: "once": only nodes that are new draw in a hop (PyG). "per-layer": all nodes draw in each hop (DGL);
+            such a batch is blocks, and no single list of edges.
+        draws: for each "node", for all nodes of a "layer" together, or LABOR.
+        index_dtype: type of `edge_index` and `n_id`.
+        edge_ids: batches name their edges.
+        """
+    @staticmethod
+    def layerwise(
+        graph: Graph,
+        sizes: Sequence[int],
+        *,
+        method: Literal["ladies", "fastgcn"] = "ladies",
+        replace: bool = False,
+        index_dtype: _Dtype = "int64",
+    ) -> Sampler:
+        """Draws `sizes[h]` nodes for the whole of hop h, from the seeds outward; batches are blocks."""
+    @staticmethod
+    def clusters(
+        graph: Graph, cluster_of: ArrayLike, *, clusters_per_batch: int = 1, index_dtype: _Dtype = "int64"
+    ) -> Sampler:
+        """Some clusters at a time, with all edges among their nodes (Cluster-GCN). Takes no seeds.
+
+        cluster_of: cluster of each node, counted from 0, as `Graph.partition` returns.
+        """
+    @staticmethod
+    def saint(
+        graph: Graph,
+        size: int,
+        *,
+        method: Literal["nodes", "edges", "walks"] = "walks",
+        walk_length: int = 2,
+        num_presampled: int = 50,
+        seed: int = 0,
+        index_dtype: _Dtype = "int64",
+    ) -> Sampler:
+        """Subgraphs of `size` drawn nodes, edges or walks, with weights that correct for the rest (GraphSAINT). No seeds.
+
+        num_presampled: subgraphs that the weights of walks are estimated from.
+        """
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def has_seeds(self) -> bool: ...
+    def sample(
+        self,
+        seeds: ArrayLike | None = None,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        batch: int = 0,
+        exclude: ArrayLike | None = None,
+    ) -> Batch:
+        """Batch of these seeds: ids of nodes, or a mask of all nodes.
+
+        A seed that is listed repeatedly has a copy each time, with equal neighbors.
+        exclude: names of edges that are not drawn.
+
+        Raises IndexError for a seed that no node is.
+        """
+
+@final
+class Loader:
+    """Native part of `NeighborLoader` and `SubgraphLoader`."""
+
+    def __new__(
+        cls,
+        sampler: Sampler,
+        seeds: ArrayLike | None,
+        *,
+        batch_size: int = 1024,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        seed: int = 0,
+        threads: int = 1,
+        num_batches: int | None = None,
+        features: FeatureStore | None = None,
+    ) -> Loader: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Epoch: ...
+    def epoch(self, number: int, *, first: int = 0) -> Epoch: ...
+
+@final
+class Epoch(Iterator[Batch]):
+    """Batches of one epoch, in order. Its threads end with it."""
+
+    def __iter__(self) -> Epoch: ...
+    def __next__(self) -> Batch: ...
+    def __len__(self) -> int: ...
+    def close(self) -> None:
+        """Ends the epoch and its threads before its last batch."""
+
+@final
+class FeatureStore:
+    """Rows of features, one for each node: dense, sparse or compressed, in memory or mapped."""
+
+    def __new__(cls, rows: ArrayLike) -> FeatureStore:
+        """Rows of an array (nodes × width). Contiguous float32 is read in place; other numbers are converted."""
+    @staticmethod
+    def open(path: _Path, *, verify: bool = False) -> FeatureStore:
+        """Store of a file, mapped: codes are read when they are needed. `verify` checks all of them first."""
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def codec(self) -> str | None:
+        """Name of the codec; None for rows as they are."""
+    @property
+    def row_bytes(self) -> int | None:
+        """Bytes of a stored row; None where rows differ."""
+    @property
+    def rows(self) -> NDArray[np.float32] | None:
+        """All rows as they lie, a read-only view; None unless they are dense."""
+    def encode(self, codec: str, *, seed: int = 0) -> FeatureStore:
+        """Compressed copy, by a codec that is fitted to a sample: "topk:8", "int8", "int4", "f16", "pca:32", …"""
+    def save(self, path: _Path) -> None:
+        """Writes a compressed store to a file, for `open`."""
+    def gather(self, ids: ArrayLike, out: Any = None) -> Any:
+        """Rows of `ids` (len(ids) × width), decoded: a new array, or `out`, an array or CPU tensor of float32."""
+    def errors(self, rows: ArrayLike) -> dict[str, float]:
+        """Errors of the codec on a sample of `rows`: mean cosine, relative and largest error."""
+    def __len__(self) -> int: ...
+
+@final
+class Dataset:
+    """Graph, features, labels and splits of one set of nodes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def graph(self) -> Graph: ...
+    @property
+    def features(self) -> FeatureStore | None: ...
+    @property
+    def x(self) -> NDArray[np.float32] | None:
+        """Dense features, a read-only view; None if there are none, or they are not dense."""
+    @property
+    def y(self) -> NDArray[Any] | None:
+        """Class of each node (int64, -1 if unknown), or a row of 0 and 1 for each node (float32)."""
+    @property
+    def split(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None:
+        """Ids of training, validation and test nodes of the first split."""
+    @property
+    def num_splits(self) -> int: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def notes(self) -> list[str]:
+        """Notes of the loader: data left out, made up or doubtful."""
+    def reorder(self, order: str = "community", *, seed: int = 0) -> tuple[Dataset, NDArray[np.int64]]:
+        """The same data with nodes renamed, and the new id of each node."""
+    def save(self, path: _Path) -> None:
+        """Writes girih's own folder, which `load` maps."""
+
+@final
+class Checkpoint:
+    """State of a run of training: parameters, settings and progress."""
+
+    @staticmethod
+    def open(path: _Path) -> Checkpoint:
+        """Checkpoint of a file that `train` or `girih train` wrote."""
+    @staticmethod
+    def from_weights(
+        config: str,
+        weights: dict[str, NDArray[np.float32]],
+        *,
+        library: str = "pyg",
+        data: Dataset | None = None,
+        multi_label: bool = False,
+    ) -> Checkpoint: ...
+    @property
+    def _config(self) -> str: ...
+    @property
+    def epoch(self) -> int:
+        """Number of epochs done."""
+    @property
+    def best_epoch(self) -> int | None: ...
+    def save(self, path: _Path) -> None: ...
+    def parameters(self) -> dict[str, NDArray[np.float32]]:
+        """Best parameters by girih's names."""
+    def state_dict(self, library: Literal["pyg", "dgl"] | str = "pyg") -> dict[str, NDArray[np.float32]]:
+        """Best parameters as a state dict of another library's layers."""
+    def _apply(self, data: Dataset, *, device: str = "auto") -> tuple[NDArray[np.float32], str]: ...
+    def embeddings(self, data: Dataset, *, device: str = "auto") -> NDArray[np.float32]:
+        """Embedding of every node (nodes × width), without new training."""
+
+def load(
+    spec: _Path,
+    *,
+    codec: str | None = None,
+    symmetrize: bool | None = None,
+    split: int | None = None,
+    seed: int = 0,
+) -> Dataset:
+    """Data set of a path, whose format is recognised, or of `synth:NAME[@SCALE][,key=value…]`.
+
+    Raises FileNotFoundError, MemoryError for generated data that does not fit, or ValueError that names the file.
+    """
+
+def random_walks(
+    graph: Graph,
+    starts: ArrayLike,
+    length: int,
+    *,
+    p: float | None = None,
+    q: float | None = None,
+    restart: float = 0.0,
+    stop: float = 0.0,
+    weights: ArrayLike | None = None,
+    seed: int = 0,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A walk from each of `starts`, against the direction of edges: offsets, and nodes.
+
+    Walk i is `nodes[indptr[i]:indptr[i + 1]]`; it ends early at a node without in-neighbors.
+    p, q: return and in-out parameters of node2vec. restart, stop: chance at each step. weights: by edge name.
+    """
+
+def default_config(task: str = "nodes", model: str = "gcn") -> str: ...
+def train(
+    dataset: Dataset,
+    config: str,
+    device: str,
+    out: _Path,
+    *,
+    checkpoint_every: int | None = None,
+    resume: bool = False,
+    on_event: Callable[[str], bool | None] | None = None,
+) -> str: ...
+def num_threads() -> int:
+    """Number of threads of whole operations, such as orders, gathers and training."""
+
+def set_num_threads(n: int) -> None:
+    """Sets the number of threads of whole operations; 0: one a core."""
