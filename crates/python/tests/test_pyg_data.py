@@ -30,6 +30,8 @@ def test_stores_of_pyg_and_of_girih():
             for batch in loader:
                 assert (batch.x[:, 0].long() == batch.n_id).all() and (batch.y == batch.n_id).all()
                 assert batch.n_id[batch.edge_index].equal(data.edge_index[:, batch.e_id])
+    row, col, _ = ours[1].coo()
+    assert set(zip(row.tolist(), col.tolist())) == set(map(tuple, data.edge_index.t().tolist()))
     row, colptr, _ = ours[1].csc()
     assert colptr[-1] == row.numel() == E
     assert ours[0].get_tensor_size(attr_name="x", group_name=None) == (N, 3)
@@ -121,13 +123,19 @@ def test_saint_weights_estimate_the_mean(kind):
         "walks": lambda **o: gp.GraphSAINTRandomWalkSampler(data, 20, 2, num_steps=200, **o),
     }[kind]
     loader = make(sample_coverage=500)
-    means = []
+    means, sums, times = [], torch.zeros(N), torch.zeros(N)
     for batch in loader:
         check(batch, data, "induced")
         assert batch.edge_norm.shape == batch.e_id.shape and batch.node_norm.shape == batch.n_id.shape
         means.append(float((batch.node_norm * batch.y).sum()))
+        ends = batch.n_id[batch.edge_index]
+        sums.index_add_(0, ends[1], batch.edge_norm * ends[0])
+        times[batch.n_id] += 1
     # Only nodes that can be drawn count: those with an edge.
     assert len(means) == len(loader) == 200 and np.mean(means) == pytest.approx((N - 1) / 2, rel=0.1)
+    whole = torch.zeros(N).index_add_(0, data.edge_index[1], data.edge_index[0].float())
+    seen = times > 0
+    assert float((sums / times.clamp(min=1))[seen].sum()) == pytest.approx(float(whole[seen].sum()), rel=0.1)
     assert "node_norm" not in next(iter(make()))
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
-from torch_geometric.index import ptr2index
 from torch_geometric.loader.utils import index_select
 
 import girih
@@ -229,7 +228,9 @@ class Edges(GraphStore):  # type: ignore[misc]
             return None
         indptr, indices = self.graph.csr
         colptr, row = torch.from_numpy(indptr.copy()), torch.from_numpy(indices.astype(np.int64))
-        return row, colptr if edge_attr.layout == EdgeLayout.CSC else ptr2index(colptr)
+        if edge_attr.layout == EdgeLayout.COO:
+            return row, torch.arange(self.graph.num_nodes).repeat_interleave(colptr.diff())
+        return row, colptr
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """The one set of edges."""

@@ -99,8 +99,8 @@ class GraphSAINTSampler:
         and edges are exact; those of walks are counted in so many samples a node.
     graph, threads, seed: as in `NeighborLoader`.
 
-    The weighted loss `(loss * batch.node_norm).sum()` estimates the mean over all nodes; `edge_norm` is the weight of
-    messages. Batches have the attributes of `data`, and n_id and e_id.
+    The weighted loss `(loss * batch.node_norm).sum()` estimates the mean over all nodes. Messages that are multiplied by
+    `edge_norm` and summed estimate the sum over all edges; for means multiply by 1 / in-degree, too. Batches have the attributes of `data`, and n_id and e_id.
 
     Raises NotImplementedError for save_dir and for worker processes.
     """
