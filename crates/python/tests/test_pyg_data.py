@@ -223,6 +223,10 @@ def test_bad_data():
             gp.graph_of(other)
     doubled = Data(edge_index=data.edge_index[:, [0, 0, 1]], num_nodes=N)
     assert gp.graph_of(doubled, duplicates="merge").num_edges == 2
+    other = girih.from_edge_index([[0], [1]], 3)
+    for make in (gp.NeighborSampler, gp.NeighborLoader, gp.LinkNeighborLoader):
+        with pytest.raises(ValueError, match="3 nodes.*graph_of"):
+            make(data, [2], graph=other)
     with pytest.raises(NotImplementedError, match="edge_label_time"):
         gp.LinkNeighborLoader(data, [2], edge_label_time=torch.arange(E))
     with pytest.raises(NotImplementedError, match="save_dir"):

@@ -61,6 +61,16 @@ def graph_of(data: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
 from_pyg = graph_of
 
 
+def shared_graph(data: Any, graph: girih.Graph | None, duplicates: Duplicates = "refuse") -> girih.Graph:
+    """The graph that a caller shares, or a new one of `data`. Raises ValueError if it is of other nodes than `data`."""
+    if graph is None:
+        return graph_of(data, duplicates=duplicates)
+    check_homogeneous(data)
+    if isinstance(data, Data) and data.num_nodes != graph.num_nodes:
+        raise ValueError(f"graph has {graph.num_nodes} nodes, but data has {data.num_nodes}; share graph_of(data)")
+    return graph
+
+
 def _graph_of_store(store: Any, duplicates: Duplicates) -> girih.Graph:
     if isinstance(store, Edges):
         return store.graph

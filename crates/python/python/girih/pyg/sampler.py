@@ -14,7 +14,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 import girih
 
 from .._edges import Draws, Duplicates, IndexDtype
-from .graphs import check_homogeneous, drawn_seed, graph_of, host
+from .graphs import check_homogeneous, drawn_seed, host, shared_graph
 
 
 def refuse_time(*, temporal_strategy: str, time_attr: str | None) -> None:
@@ -89,12 +89,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         if disjoint and self.subgraph_type == "induced":
             raise NotImplementedError("disjoint: induced subgraphs join the seeds' neighbors; leave one of both out")
         self.num_neighbors = fan_outs(num_neighbors)
-        if isinstance(data, girih.Graph):
-            graph = graph if graph is not None else data
-        elif graph is None:
-            graph = graph_of(data, duplicates=duplicates)
-        else:
-            check_homogeneous(data)
+        graph = data if isinstance(data, girih.Graph) else shared_graph(data, graph, duplicates)
         self.graph = graph
         weights = None if weight_attr is None else _weights(data, weight_attr)
         self.sampler = girih.Sampler(

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import girih
 
-from .graphs import check_homogeneous, graph_of, host, selected
+from .graphs import check_homogeneous, host, selected, shared_graph
 from .loader import check_refused
 from .sampler import induced
 
@@ -64,7 +64,7 @@ class ClusterLoader(torch.utils.data.DataLoader[Data]):
         **kwargs: Any,
     ) -> None:
         self.data = _checked(data)
-        self.graph = graph if graph is not None else graph_of(data)
+        self.graph = shared_graph(data, graph)
         if (num_parts is None) == (cluster_of is None):
             raise TypeError("give num_parts, or cluster_of, and not both")
         if num_parts is not None:
@@ -127,7 +127,7 @@ class GraphSAINTSampler:
         refused.pop("shuffle", None)  # no order to shuffle
         check_refused(refused, type(self).__name__)
         self.data = _checked(data)
-        self.graph = graph if graph is not None else graph_of(data)
+        self.graph = shared_graph(data, graph)
         self.sample_coverage, self.num_steps = sample_coverage, num_steps
         n_drawn = max(1, batch_size) * (walk_length + 1)
         n_presampled = max(1, -(-self.graph.num_nodes * sample_coverage // n_drawn))
