@@ -379,5 +379,7 @@ def test_cora_reaches_the_accuracy_of_pyg(own):
         model.eval()
         with torch.no_grad():
             right = model(data.x, data.edge_index).argmax(1) == data.y
-        best = max(best, (float(right[data.val_mask].float().mean()), float(right[data.test_mask].float().mean())))
+        validation = float(right[data.val_mask].float().mean())
+        if validation > best[0]:  # the first of equal epochs, so that the test nodes have no say
+            best = (validation, float(right[data.test_mask].float().mean()))
     assert best[1] > 0.77, best
