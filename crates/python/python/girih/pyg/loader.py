@@ -1,0 +1,305 @@
+"""`NeighborLoader`: batches of `Data`, sampled ahead by threads of girih."""
+
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader.utils import filter_custom_store, get_input_nodes
+from torch_geometric.sampler import SamplerOutput
+
+import girih
+
+from .._edges import Draws, Duplicates, IndexDtype
+from .graphs import check_homogeneous, drawn_seed, host, selected
+from .sampler import NeighborSampler, refuse_seed_time, tensor_of
+
+_THREADS = "girih samples on threads of this process: give threads=, or use torch_geometric.loader.NodeLoader with \
+node_sampler=girih.pyg.NeighborSampler(…) for worker processes"
+
+# Arguments of torch's DataLoader that have no meaning here: the value that leaves them out, and the remedy.
+_REFUSED: dict[str, tuple[Any, str]] = {
+    "num_workers": (0, _THREADS),
+    "prefetch_factor": (None, "each thread is two batches ahead; " + _THREADS),
+    "persistent_workers": (False, _THREADS),
+    "multiprocessing_context": (None, _THREADS),
+    "worker_init_fn": (None, _THREADS),
+    "timeout": (0, _THREADS),
+    "batch_sampler": (None, "give sampler=, which lists positions in input_nodes, and batch_size="),
+    "pin_memory_device": ("", "memory is pinned for CUDA; give pin_memory=True alone"),
+}
+
+
+def check_refused(options: dict[str, Any], of: str) -> None:
+    """Raises NotImplementedError for an argument of torch's `DataLoader` without a meaning here, TypeError for others."""
+    for name, value in options.items():
+        if name in ("dataset", "collate_fn"):  # Lightning passes them, and PyG ignores them, too.
+            continue
+        if name not in _REFUSED:
+            raise TypeError(f"{of} has no argument {name!r}")
+        unset, remedy = _REFUSED[name]
+        if value is not None and value != unset:
+            raise NotImplementedError(f"{name}={value!r}: {remedy}")
+
+
+class NeighborLoader:
+    """Batches of PyG's `Data` with sampled neighbors; the arguments of PyG's `NeighborLoader`, and girih's own.
+
+    data: a `Data`, or a pair (FeatureStore, GraphStore). Its attributes of nodes and edges come with each batch.
+    num_neighbors: number of neighbors a hop, from the seeds outward; -1 for all.
+    input_nodes: ids (also repeated ones), a mask of all nodes, or None for all nodes.
+    batch_size, shuffle, drop_last, sampler: as in torch's `DataLoader`; `sampler` lists positions in `input_nodes`.
+    generator: it decides on order and draws; without it `seed` and the number of the epoch do.
+    pin_memory: batches lie in pinned memory, where CUDA is there; rows of `x` are decoded straight into it.
+    graph: `graph_of(data)`, to share one among loaders.
+    x: a `girih.FeatureStore` (or rows), which batches have as `x` instead of `data.x`; the threads decode its rows.
+    threads: number of threads that sample ahead; 0 to sample when a batch is asked for.
+    draws, index_dtype, edge_ids: as in `NeighborSampler`.
+
+    Batches have the attributes of `data`, and n_id, e_id, input_id, batch_size, num_sampled_nodes, num_sampled_edges.
+    Each `iter()` is the next epoch. A batch depends on (seed, epoch, batch) alone.
+
+    Raises NotImplementedError for heterogeneous data, and by name for arguments that girih does not have.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any = None,
+        input_nodes: Any = None,
+        input_time: Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: str = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Data], Any] | None = None,
+        transform_sampler_output: Callable[[SamplerOutput], SamplerOutput] | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: NeighborSampler | None = None,
+        directed: bool = True,
+        *,
+        batch_size: int | None = 1,
+        shuffle: bool | None = False,
+        drop_last: bool = False,
+        sampler: Iterable[int] | None = None,
+        generator: torch.Generator | None = None,
+        pin_memory: bool = False,
+        input_id: Tensor | None = None,
+        custom_cls: Any = None,
+        graph: girih.Graph | None = None,
+        x: Any = None,
+        threads: int = 1,
+        seed: int = 0,
+        draws: Draws = "node",
+        index_dtype: IndexDtype = "int64",
+        edge_ids: bool = True,
+        duplicates: Duplicates = "refuse",
+        **refused: Any,
+    ) -> None:
+        check_homogeneous(data)
+        refuse_seed_time(input_time, "input_time")
+        check_refused(refused, "NeighborLoader")
+        if sampler is not None and shuffle:
+            raise ValueError("sampler and shuffle exclude each other: the sampler decides on the order")
+        if neighbor_sampler is None:
+            if num_neighbors is None:
+                raise TypeError("num_neighbors is missing: one number a hop, such as [15, 10, 5]")
+            neighbor_sampler = NeighborSampler(
+                data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr,
+                directed=directed, graph=graph, duplicates=duplicates, draws=draws, index_dtype=index_dtype,
+                edge_ids=edge_ids,
+            )  # fmt: skip
+        elif not isinstance(neighbor_sampler, NeighborSampler):
+            raise TypeError("neighbor_sampler is not girih's; torch_geometric.loader.NodeLoader takes samplers of others")
+        self.data, self.node_sampler = data, neighbor_sampler
+        self.transform, self.transform_sampler_output = transform, transform_sampler_output
+        self.batch_size, self.shuffle, self.drop_last = 1 if batch_size is None else batch_size, bool(shuffle), drop_last
+        self.sampler, self.generator, self.custom_cls = sampler, generator, custom_cls
+        self.pin_memory = pin_memory and torch.cuda.is_available()
+        self.threads, self.seed, self._epoch = threads, seed, 0
+        self._take_seeds(input_nodes, input_id)
+        self._take_rows(x)
+
+    def _take_seeds(self, input_nodes: Any, input_id: Tensor | None) -> None:
+        graph = self.node_sampler.graph
+        if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool and input_nodes.numel() != graph.num_nodes:
+            raise ValueError(f"input_nodes is a mask of {input_nodes.numel()} nodes, but there are {graph.num_nodes}")
+        if input_nodes is None:
+            nodes, ids = torch.arange(graph.num_nodes), None
+        else:
+            _, nodes, ids = get_input_nodes(self.data, input_nodes, input_id)
+        self.input_nodes = host("input_nodes", nodes)
+        self.input_id = None if ids is None else host("input_id", ids)
+        # A wrong id, batch_size or number of threads is told now, and not in the first epoch.
+        self._loader(self.input_nodes, 0)
+
+    def _take_rows(self, x: Any) -> None:
+        if isinstance(x, Tensor):
+            x = host("x", x).numpy()
+        self.x = x if x is None or isinstance(x, girih.FeatureStore) else girih.FeatureStore(x)
+        if self.x is not None and len(self.x) != self.node_sampler.graph.num_nodes:
+            raise ValueError(f"x has {len(self.x)} rows for {self.node_sampler.graph.num_nodes} nodes")
+
+    def _loader(
+        self, seeds: Tensor, seed: int, features: girih.FeatureStore | None = None
+    ) -> girih.NeighborLoader:
+        return girih.NeighborLoader(
+            self.node_sampler.sampler,
+            seeds.numpy(),
+            batch_size=self.batch_size,
+            shuffle=False,
+            drop_last=self.drop_last,
+            seed=seed,
+            threads=self.threads,
+            features=features,
+        )
+
+    def __len__(self) -> int:
+        n = self.input_nodes.numel() if self.sampler is None else len(self.sampler)  # type: ignore[arg-type]
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._epoch += 1
+        return self.epoch(self._epoch - 1)
+
+    def epoch(self, number: int, *, first: int = 0) -> Iterator[Any]:
+        """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
+        positions, seed = self._order(number)
+        seeds = self.input_nodes if positions is None else self.input_nodes[positions]
+        store = self._store()
+        if self.node_sampler.disjoint:
+            return self._made_disjoint(number, first, positions, seed)
+        is_ahead = not self.pin_memory and self.transform_sampler_output is None
+        batches = self._loader(seeds, seed, store if is_ahead else None).epoch(number, first=first)
+        return self._made(batches, positions, store)
+
+    def _store(self) -> girih.FeatureStore | None:
+        """Rows of `x`: those of the argument, or of `data.x` where they lie."""
+        if self.x is not None or not isinstance(self.data, Data):
+            return self.x
+        x = self.data._store.get("x")
+        if not isinstance(x, Tensor) or x.dtype != torch.float32 or x.dim() != 2 or x.requires_grad or x.shape[1] == 0:
+            return None
+        if not x.is_cpu or not x.is_contiguous() or len(x) != self.node_sampler.graph.num_nodes:
+            return None
+        return girih.FeatureStore(x.numpy())
+
+    def _made(
+        self, batches: girih.Epoch, positions: Tensor | None, store: girih.FeatureStore | None
+    ) -> Iterator[Any]:
+        for batch in batches:
+            start = batch.number * self.batch_size
+            stop = start + batch.batch_size
+            at = torch.arange(start, stop) if positions is None else positions[start:stop]
+            yield self._data_of(batch, at, store)
+
+    def _made_disjoint(self, epoch: int, first: int, positions: Tensor | None, seed: int) -> Iterator[Any]:
+        n = self.input_nodes.numel() if positions is None else positions.numel()
+        for number in range(first, n // self.batch_size if self.drop_last else -(-n // self.batch_size)):
+            start, stop = number * self.batch_size, min((number + 1) * self.batch_size, n)
+            at = torch.arange(start, stop) if positions is None else positions[start:stop]
+            key = _generator(seed, epoch, number)
+            yield self._of_output(self.node_sampler.disjoint_output(self.input_nodes[at], drawn_seed(key)), at)
+
+    def _order(self, epoch: int) -> tuple[Tensor | None, int]:
+        """Positions in `input_nodes` (None: as they are), and the seed of draws."""
+        seed, generator = self.seed, self.generator
+        if generator is not None:
+            seed = drawn_seed(generator)
+        elif self.shuffle:
+            generator = _generator(self.seed, epoch)
+        if self.sampler is not None:
+            return torch.as_tensor(list(self.sampler), dtype=torch.int64), seed
+        if self.shuffle:
+            return torch.randperm(self.input_nodes.numel(), generator=generator), seed
+        return None, seed
+
+    def __call__(self, index: Any) -> Any:
+        """Batch of the seeds at these positions in `input_nodes`; draws follow torch's generator."""
+        at = torch.as_tensor(index, dtype=torch.int64)
+        seed = drawn_seed(self.generator)
+        if self.node_sampler.disjoint and at.numel() > 0:
+            return self._of_output(self.node_sampler.disjoint_output(self.input_nodes[at], seed), at)
+        batch = self.node_sampler.sampler.sample(self.input_nodes[at].numpy(), seed=seed)
+        return self._data_of(batch, at, self._store())
+
+    def _data_of(self, batch: girih.Batch, at: Tensor, store: girih.FeatureStore | None) -> Any:
+        if self.node_sampler.subgraph_type != "directional" or self.transform_sampler_output is not None:
+            return self._of_output(self.node_sampler.output_of(batch), at, brought=batch.x)
+        edge_index, node = torch.from_numpy(batch.edge_index), torch.from_numpy(batch.n_id)
+        out = SamplerOutput(node, edge_index[0], edge_index[1], tensor_of(batch.e_id))
+        out.num_sampled_nodes, out.num_sampled_edges = batch.num_sampled_nodes, batch.num_sampled_edges
+        return self._finished(out, edge_index, at, store, batch.x)
+
+    def _of_output(self, out: SamplerOutput, at: Tensor, brought: Any = None) -> Any:
+        out.metadata = (self._ids(at), None)
+        if self.transform_sampler_output is not None:
+            out = self.transform_sampler_output(out)
+        return self._finished(out, torch.stack([out.row, out.col]), at, self._store(), brought)
+
+    def _ids(self, at: Tensor) -> Tensor:
+        return at if self.input_id is None else self.input_id[at]
+
+    def _finished(
+        self, out: SamplerOutput, edge_index: Tensor, at: Tensor, store: girih.FeatureStore | None, brought: Any
+    ) -> Any:
+        data = self._filtered(out, edge_index, has_x=store is not None)
+        if store is not None:
+            data.x = self._rows(brought, out.node, store)
+        data.n_id, data.input_id, data.batch_size = out.node, self._ids(at), at.numel()
+        if out.edge is not None:
+            data.e_id = out.edge
+        if out.batch is not None:
+            data.batch = out.batch
+        data.num_sampled_nodes, data.num_sampled_edges = out.num_sampled_nodes, out.num_sampled_edges
+        if self.pin_memory:
+            data = data.pin_memory()
+        return data if self.transform is None else self.transform(data)
+
+    def _rows(self, brought: Any, node: Tensor, store: girih.FeatureStore) -> Tensor:
+        """Rows of `x`: those that the threads brought, or decoded here."""
+        # Where seeds are repeated, the threads bring the rows of distinct nodes.
+        if brought is not None and len(brought) == node.numel():
+            return torch.from_numpy(brought)
+        rows = torch.empty(node.numel(), store.shape[1], pin_memory=self.pin_memory)
+        store.gather(node.numpy(), out=rows)
+        return rows
+
+    def _filtered(self, out: SamplerOutput, edge_index: Tensor, *, has_x: bool) -> Data:
+        """`data` with the attributes of the sampled nodes and edges, but `x` where there is one already."""
+        if not isinstance(self.data, Data):
+            node, edge = out.node.long(), out.edge
+            return filter_custom_store(*self.data, node, edge_index[0], edge_index[1], edge, self.custom_cls)
+        data = copy.copy(self.data)
+        device = edge_index.device if self.data.edge_index is None else self.data.edge_index.device
+        data.edge_index = edge_index.to(device)
+        for key, value in self.data._store.items():
+            if key == "edge_index":
+                continue
+            if key == "num_nodes":
+                data.num_nodes = out.node.numel()
+            elif key == "x" and has_x:
+                continue
+            elif self.data.is_node_attr(key):
+                data[key] = selected(value, out.node, self.data.__cat_dim__(key, value))
+            elif self.data.is_edge_attr(key) and out.edge is None:
+                del data[key]
+            elif self.data.is_edge_attr(key):
+                data[key] = selected(value, out.edge, self.data.__cat_dim__(key, value))
+        return data
+
+    def __repr__(self) -> str:
+        return f"girih.pyg.NeighborLoader({self.node_sampler.graph}, batches={len(self)})"
+
+
+def _generator(*key: int) -> torch.Generator:
+    """Generator of a seed, an epoch and more."""
+    mixed = 0
+    for part in key:
+        mixed = (mixed * 0x9E3779B97F4A7C15 + part + 1) % (1 << 63)
+    return torch.Generator().manual_seed(mixed)
