@@ -66,8 +66,13 @@ impl Graph {
 }
 
 fn of_list(coo: &Coo, duplicates: Duplicates) -> PyResult<Graph> {
-    let (csr, positions) = coo.to_csr_with_positions(duplicates).map_err(value_error)?;
-    Ok(Graph::new(csr, Some(Arc::new(bytemuck::cast_vec(positions)))))
+    let (csr, positions) = coo.to_csr_with_positions(duplicates).map_err(|error| match duplicates {
+        Duplicates::Refuse => value_error(format!("{error}; duplicates=\"merge\" keeps the first, \"sum\" adds them up")),
+        _ => value_error(error),
+    })?;
+    // Edges that are listed in the order of rows are named by their positions.
+    let is_in_order = csr.nnz() == coo.len() && positions.is_sorted();
+    Ok(Graph::new(csr, (!is_in_order).then(|| Arc::new(bytemuck::cast_vec(positions)))))
 }
 
 fn rule(duplicates: &str) -> PyResult<Duplicates> {
@@ -156,7 +161,7 @@ impl Graph {
         slf.get().names.as_ref().map(|names| unsafe { frozen_view(slf, &names[..]) }).transpose()
     }
 
-    /// Sources and destinations, in the order of rows; with names, in the order of names.
+    /// Sources and destinations, in the order of rows.
     fn edge_index<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let flat = on_pool(py, || {
             let n_edges = self.csr.nnz();

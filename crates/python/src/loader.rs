@@ -63,7 +63,7 @@ impl Source {
         let mut arrays = self.core.sample(seeds, key, &ExcludedEdges::default())?;
         arrays.number = number;
         if let Some(features) = &self.features {
-            Core::gather(features, &mut arrays)?;
+            self.core.gather(features, &mut arrays)?;
         }
         Ok(arrays)
     }

@@ -179,12 +179,24 @@ impl Core {
         positions.iter().map(name).collect()
     }
 
-    /// Brings the feature rows of the nodes of a batch.
-    pub fn gather(features: &Features, arrays: &mut Arrays) -> Result<(), SampleError> {
-        let nodes = if arrays.batch.blocks.is_empty() { arrays.subgraph.nodes() } else { arrays.batch.inputs() };
-        let wanted = nodes.len() * features.width();
-        arrays.x.resize(wanted, 0.0);
-        features.gather(nodes, &mut arrays.x).map_err(|error| SampleError::invalid(error.to_string()))
+    /// Brings the feature rows of the nodes of a batch, in the order of `n_id`.
+    pub fn gather(&self, features: &Features, arrays: &mut Arrays) -> Result<(), SampleError> {
+        let Arrays { batch, subgraph, wide, narrow, x, .. } = arrays;
+        let sampled = if batch.blocks.is_empty() { subgraph.nodes() } else { batch.inputs() };
+        let n_listed = if self.form.wide { wide.nodes.len() } else { narrow.nodes.len() };
+        let listed: Vec<NodeId>;
+        let nodes = if self.form.is_list && n_listed != sampled.len() {
+            // Seeds are listed repeatedly.
+            listed = match self.form.wide {
+                true => wide.nodes.iter().map(|&id| id as NodeId).collect(),
+                false => narrow.nodes.iter().map(|&id| id.cast_unsigned()).collect(),
+            };
+            &listed
+        } else {
+            sampled
+        };
+        x.resize(nodes.len() * features.width(), 0.0);
+        features.gather(nodes, x).map_err(|error| SampleError::invalid(error.to_string()))
     }
 }
 

@@ -508,3 +508,12 @@ def test_batches_are_those_of_the_command_line():
         mixed = (state ^ word) * 0x9E3779B97F4A7C15 % 2**64
         state = mixed ^ mixed >> 32
     assert f"{state:016x}" == "1d353c781e515283"
+
+
+def test_features_of_repeated_seeds_are_those_of_n_id():
+    rows = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
+    seeds = np.array([7, 3, 7, 7, 9])
+    for dtype in ("int64", "int32"):
+        loader = girih.NeighborLoader(ring()[0], seeds, [4, 2], shuffle=False, features=rows, index_dtype=dtype)
+        (batch,) = loader
+        assert (batch.x == rows[batch.n_id]).all() and batch.n_id[:5].tolist() == seeds.tolist()
