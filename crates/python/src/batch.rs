@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::arrays::{Ids, view};
 use crate::errors::value_error;
-use crate::sampler::{Arrays, Core};
+use crate::sampler::{Arrays, BlockArrays, Core};
 
 /// Mini-batch. Its arrays are views of its memory, which goes back to the sampler with the last of them.
 #[pyclass(frozen, module = "girih")]
@@ -167,6 +167,24 @@ pub struct Block {
 }
 
 impl Block {
+    /// As `csc`, of a batch that is a list: arrays that the batch does not have are made.
+    fn csc_of_list<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Ids<'py>>) {
+        let (batch, block, form) = (self.batch.get(), self.block(), self.batch.get().core.form());
+        let mut made = BlockArrays::default();
+        batch.core.fill(&mut made, block);
+        let names = form.edge_ids.then(|| made.edge_ids.into_pyarray(py));
+        let owner = self.batch.bind(py);
+        // SAFETY: the arrays belong to the batch, which is frozen.
+        let (indptr, indices) = unsafe {
+            (view::<i64, _>(owner, cast_slice(&block.indptr)), view::<i32, _>(owner, cast_slice(&block.indices)))
+        };
+        if form.wide {
+            (indptr.into_any(), made.indices.into_pyarray(py).into_any(), names)
+        } else {
+            (made.indptr.into_pyarray(py).into_any(), indices.into_any(), names)
+        }
+    }
+
     fn block(&self) -> &girih_sampling::Block {
         &self.batch.get().arrays.batch.blocks[self.at]
     }
@@ -193,17 +211,19 @@ impl Block {
     fn csc<'py>(&self, py: Python<'py>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Ids<'py>>) {
         let (batch, block, form) = (self.batch.get(), self.block(), self.batch.get().core.form());
         let owner = self.batch.bind(py);
-        let names = form.edge_ids.then(|| batch.core.names_of(&block.edge_ids).into_pyarray(py));
-        // SAFETY: the arrays belong to the batch, which is frozen.
-        let (wide, narrow) = unsafe {
-            (view::<i64, _>(owner, cast_slice(&block.indptr)), view::<i32, _>(owner, cast_slice(&block.indices)))
+        let Some(made) = batch.arrays.blocks.get(self.at).filter(|_| !form.is_list) else {
+            return self.csc_of_list(py);
         };
-        if form.wide {
-            let indices: Vec<i64> = block.indices.iter().map(|&id| i64::from(id)).collect();
-            (wide.into_any(), indices.into_pyarray(py).into_any(), names)
-        } else {
-            let indptr: Vec<i32> = block.indptr.iter().map(|&offset| offset as i32).collect();
-            (indptr.into_pyarray(py).into_any(), narrow.into_any(), names)
+        // SAFETY: the arrays belong to the batch, which is frozen.
+        unsafe {
+            let names = form.edge_ids.then(|| view(owner, &made.edge_ids));
+            if form.wide {
+                let indptr = view::<i64, _>(owner, cast_slice(&block.indptr));
+                (indptr.into_any(), view(owner, &made.indices).into_any(), names)
+            } else {
+                let indices = view::<i32, _>(owner, cast_slice(&block.indices));
+                (view(owner, &made.indptr).into_any(), indices.into_any(), names)
+            }
         }
     }
 

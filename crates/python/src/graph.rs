@@ -67,7 +67,9 @@ impl Graph {
 
 fn of_list(coo: &Coo, duplicates: Duplicates) -> PyResult<Graph> {
     let (csr, positions) = coo.to_csr_with_positions(duplicates).map_err(|error| match duplicates {
-        Duplicates::Refuse => value_error(format!("{error}; duplicates=\"merge\" keeps the first, \"sum\" adds them up")),
+        Duplicates::Refuse => {
+            value_error(format!("{error}; duplicates=\"merge\" keeps the first, \"sum\" adds them up"))
+        }
         _ => value_error(error),
     })?;
     // Edges that are listed in the order of rows are named by their positions.

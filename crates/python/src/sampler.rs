@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use girih_datasets::Features;
 use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{
-    Bias, ClusterSampler, DrawKey, Draws, EdgeList, ExcludedEdges, Expand, FanOut, LayerSampler, MiniBatch,
+    Bias, Block, ClusterSampler, DrawKey, Draws, EdgeList, ExcludedEdges, Expand, FanOut, LayerSampler, MiniBatch,
     NeighborOptions, NeighborSampler, Neighbors, SaintSampler, SampleError, Sampler as _, Subgraph, SubgraphSampler,
 };
 use pyo3::prelude::*;
@@ -53,12 +53,25 @@ pub struct Arrays {
     pub wide: EdgeList<i64>,
     pub narrow: EdgeList<i32>,
     pub edge_ids: Vec<i64>,
+    /// Arrays of the blocks, of batches that are no list.
+    pub blocks: Vec<BlockArrays>,
     /// Weight of each listed edge; empty where all count alike.
     pub weights: Vec<f32>,
     /// Feature rows of the nodes.
     pub x: Vec<f32>,
     pub n_seeds: usize,
     pub number: usize,
+}
+
+/// Arrays of a block that are not as the block has them, of the type that the sampler was made for.
+#[derive(Default)]
+pub struct BlockArrays {
+    /// Offsets, of narrow ids.
+    pub indptr: Vec<i32>,
+    /// Sources of edges by local id, of wide ids.
+    pub indices: Vec<i64>,
+    /// Names of edges, where the sampler keeps them.
+    pub edge_ids: Vec<i64>,
 }
 
 impl Core {
@@ -133,10 +146,12 @@ impl Core {
 
     /// Makes what Python reads of a sampled batch.
     fn list(&self, rows: Option<&[u32]>, arrays: &mut Arrays) -> Result<(), SampleError> {
-        let Arrays { batch, subgraph, wide, narrow, edge_ids, weights, n_seeds, .. } = arrays;
+        let Arrays { batch, subgraph, wide, narrow, edge_ids, blocks, weights, n_seeds, .. } = arrays;
         edge_ids.clear();
         weights.clear();
         if !self.form.is_list {
+            blocks.resize_with(batch.blocks.len(), BlockArrays::default);
+            blocks.iter_mut().zip(&batch.blocks).for_each(|(arrays, block)| self.fill(arrays, block));
             return Ok(());
         }
         let block = match &self.method {
@@ -170,13 +185,21 @@ impl Core {
         Ok(())
     }
 
-    /// Names of the edges of a block.
-    pub fn names_of(&self, positions: &[u64]) -> Vec<i64> {
-        let name = |&position: &u64| match &self.names {
-            Some(names) => names[position as usize],
-            None => position.cast_signed(),
-        };
-        positions.iter().map(name).collect()
+    /// Writes the arrays of a block.
+    pub fn fill(&self, arrays: &mut BlockArrays, block: &Block) {
+        let BlockArrays { indptr, indices, edge_ids } = arrays;
+        indptr.clear();
+        indices.clear();
+        edge_ids.clear();
+        if self.form.wide {
+            indices.extend(block.indices.iter().map(|&id| i64::from(id)));
+        } else {
+            indptr.extend(block.indptr.iter().map(|&offset| offset as i32));
+        }
+        match &self.names {
+            Some(names) => edge_ids.extend(block.edge_ids.iter().map(|&position| names[position as usize])),
+            None => edge_ids.extend(block.edge_ids.iter().map(|&position| position.cast_signed())),
+        }
     }
 
     /// Brings the feature rows of the nodes of a batch, in the order of `n_id`.
