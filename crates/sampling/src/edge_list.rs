@@ -77,7 +77,9 @@ impl<I: Index> EdgeList<I> {
             before = (hop.n_destinations, hop.n_edges());
         }
         self.nodes_by_hop.push(block.nodes.len() - before.0);
-        if batch.blocks.iter().any(|nearer| !block.indptr.starts_with(&nearer.indptr)) {
+        let keeps =
+            |nearer: &Block| block.indptr.starts_with(&nearer.indptr) && block.indices.starts_with(&nearer.indices);
+        if !batch.blocks[1..].iter().all(keeps) {
             return Err(drew_anew());
         }
         match seed_rows {
