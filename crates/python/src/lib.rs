@@ -3,6 +3,7 @@
 //! - [`graph`]: `Graph`, from arrays in memory or from files; [`dataset`]: `load` and `Dataset`.
 //! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
 //! - [`features`]: `FeatureStore`, dense or compressed.
+//! - [`nn`]: operators of `girih.nn`, layers for PyTorch.
 //! - [`arrays`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
 //!   without the GIL, Ctrl-C and fork.
 //!
@@ -20,6 +21,7 @@ mod errors;
 mod features;
 mod graph;
 mod loader;
+mod nn;
 mod sampler;
 mod threads;
 mod walks;
@@ -39,6 +41,10 @@ mod _girih {
     use super::graph::Graph;
     #[pymodule_export]
     use super::loader::{Epoch, Loader};
+    #[pymodule_export]
+    use super::nn::adjacency::Adjacency;
+    #[pymodule_export]
+    use super::nn::operators::{nn_attention, nn_attention_backward, nn_sddmm, nn_spmm};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]
