@@ -9,6 +9,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
+use rayon::prelude::*;
 
 use super::operand::{Operands, Values, Whole};
 use crate::arrays::{edges, view};
@@ -84,10 +85,7 @@ impl Adjacency {
             ));
         }
         on_pool(py, || {
-            let counts = block.indptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
-            let rows = (0..).zip(counts).flat_map(|(v, n): (NodeId, usize)| std::iter::repeat_n(v, n)).collect();
-            let shape = (block.n_destinations, block.n_columns);
-            let operands = of_list(shape, rows, block.indices.clone(), false)?;
+            let operands = sorted_rows(block)?;
             let whole = graph.values().is_none().then(|| whole_of(graph, block));
             Ok(Self::new(Arc::new(operands.of_block(whole))))
         })?
@@ -98,7 +96,7 @@ impl Adjacency {
     fn of_edges(edge_index: &Bound<'_, PyAny>, num_src: usize, num_dst: usize) -> PyResult<Self> {
         let ([sources, destinations], _) = edges(edge_index, Some(num_src.max(num_dst)))?;
         on_pool(edge_index.py(), || {
-            of_list((num_dst, num_src), destinations, sources, false).map(|operands| Self::new(Arc::new(operands)))
+            of_list((num_dst, num_src), destinations, sources).map(|operands| Self::new(Arc::new(operands)))
         })?
     }
 
@@ -139,12 +137,52 @@ impl Adjacency {
 }
 
 /// Operands of a list of edges; parallel ones are counted.
-fn of_list(shape: (usize, usize), rows: Vec<NodeId>, cols: Vec<NodeId>, is_kept: bool) -> PyResult<Operands> {
+fn of_list(shape: (usize, usize), rows: Vec<NodeId>, cols: Vec<NodeId>) -> PyResult<Operands> {
     let n_edges = rows.len();
     let coo = Coo::new(shape.0, shape.1, rows, cols, None).map_err(value_error)?;
     let (csr, positions) = coo.to_csr_with_positions(Duplicates::Keep).map_err(value_error)?;
     let values = if csr.values().is_some() { Values::Counts } else { Values::Ones };
-    Ok(Operands::new(csr, values, Arc::new(cast_vec(positions)), n_edges, is_kept))
+    Ok(Operands::new(csr, values, Arc::new(cast_vec(positions)), n_edges, false))
+}
+
+/// Operands of a block, whose edges lie row after row but in the order of the draws.
+fn sorted_rows(block: &girih_sampling::Block) -> PyResult<Operands> {
+    /// Number of rows that one task sorts.
+    const ROWS: usize = 1 << 10;
+    let (indptr, n_edges) = (&block.indptr, block.n_edges());
+    if n_edges > u32::MAX as usize {
+        return Err(value_error("the block has more than 2³² edges"));
+    }
+    let mut keys: Vec<u64> = vec![0; n_edges];
+    let (mut tasks, mut rest) = (Vec::new(), &mut keys[..]);
+    for first in (0..block.n_destinations).step_by(ROWS) {
+        let offsets = &indptr[first..=(first + ROWS).min(block.n_destinations)];
+        let (part, others) = rest.split_at_mut((offsets[offsets.len() - 1] - offsets[0]) as usize);
+        tasks.push((offsets, part));
+        rest = others;
+    }
+    tasks.into_par_iter().for_each(|(offsets, part)| {
+        for ends in offsets.windows(2) {
+            let row = &mut part[(ends[0] - offsets[0]) as usize..(ends[1] - offsets[0]) as usize];
+            row.iter_mut()
+                .zip(ends[0]..)
+                .for_each(|(key, edge)| *key = u64::from(block.indices[edge as usize]) << 32 | edge);
+            row.sort_unstable();
+        }
+    });
+    let is_merged = indptr.windows(2).any(|ends| {
+        let row = &keys[ends[0] as usize..ends[1] as usize];
+        row.windows(2).any(|pair| pair[0] >> 32 == pair[1] >> 32)
+    });
+    if is_merged {
+        let counts = indptr.windows(2).map(|ends| (ends[1] - ends[0]) as usize);
+        let rows = (0..).zip(counts).flat_map(|(v, n): (NodeId, usize)| std::iter::repeat_n(v, n)).collect();
+        return of_list((block.n_destinations, block.n_columns), rows, block.indices.clone());
+    }
+    let indices: Vec<NodeId> = keys.iter().map(|&key| (key >> 32) as NodeId).collect();
+    let names = keys.into_iter().map(|key| i64::from(key as u32)).collect();
+    let csr = Csr::new(block.n_destinations, block.n_columns, indptr.clone(), indices, None).map_err(of_format)?;
+    Ok(Operands::new(csr, Values::Ones, Arc::new(names), n_edges, false))
 }
 
 /// Degrees in the whole graph of the nodes of a block.

@@ -90,7 +90,7 @@ impl Operands {
         Self { csr, values, names, n_edges, is_kept, whole: None, made: Mutex::default() }
     }
 
-    /// The same of a sampled block.
+    /// Operands of a sampled block, with the terms of its graph where these are known.
     pub fn of_block(self, whole: Option<Whole>) -> Self {
         Self { whole, ..self }
     }

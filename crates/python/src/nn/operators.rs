@@ -20,7 +20,16 @@ use crate::threads::on_pool;
 static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
 
 /// Array of the caller.
-type Array<'a, 'py> = &'a Bound<'py, PyArray2<f32>>;
+type Owned<'py> = Bound<'py, PyArray2<f32>>;
+/// Array of the caller, borrowed.
+type Array<'a, 'py> = &'a Owned<'py>;
+
+/// Operand of a graph: number of the adjacency, and name of the kind.
+type Handle = (i64, String);
+/// Results of an attention: `out`, `log_sums`.
+type Results<'py> = (Owned<'py>, Owned<'py>);
+/// Results of an attention, and the gradient of `out`.
+type AllResults<'py> = (Owned<'py>, Owned<'py>, Owned<'py>);
 
 /// Memory of an array that a result is written to.
 struct Written {
@@ -93,7 +102,7 @@ fn on_operand(
 #[pyfunction]
 pub fn nn_spmm(
     py: Python<'_>,
-    graph: (i64, String),
+    graph: Handle,
     transpose: bool,
     weights: Option<Array<'_, '_>>,
     x: Array<'_, '_>,
@@ -111,13 +120,7 @@ pub fn nn_spmm(
 /// Sampled product: `out` (`nnz × 1`) becomes the gradient of the weights of a sparse product, from the rows of `x`
 /// (`n × d`) and `y` (`m × d`).
 #[pyfunction]
-pub fn nn_sddmm(
-    py: Python<'_>,
-    graph: (i64, String),
-    x: Array<'_, '_>,
-    y: Array<'_, '_>,
-    out: Array<'_, '_>,
-) -> PyResult<()> {
+pub fn nn_sddmm(py: Python<'_>, graph: Handle, x: Array<'_, '_>, y: Array<'_, '_>, out: Array<'_, '_>) -> PyResult<()> {
     let (x, y, mut out) = (read("x", x)?, read("y", y)?, written("out", out)?);
     check_apart(&[&out], &[&x, &y])?;
     on_operand(py, (graph.0, &graph.1), |a| CPU.sddmm(a, &x, &y, &mut out))
@@ -135,12 +138,7 @@ struct Operands {
 }
 
 /// Operands of an attention, as arrays: destination, source, vector, values. See [`Attention`].
-type Arrays<'py> = (
-    Bound<'py, PyArray2<f32>>,
-    Bound<'py, PyArray2<f32>>,
-    Option<Bound<'py, PyArray2<f32>>>,
-    Bound<'py, PyArray2<f32>>,
-);
+type Arrays<'py> = (Owned<'py>, Owned<'py>, Option<Owned<'py>>, Owned<'py>);
 
 impl Operands {
     fn read((destination, source, vector, values): &Arrays<'_>) -> PyResult<Self> {
@@ -174,10 +172,10 @@ fn check_dropout((_, _, p, _): Options) -> PyResult<()> {
 #[pyfunction]
 pub fn nn_attention(
     py: Python<'_>,
-    graph: (i64, String),
+    graph: Handle,
     options: Options,
     operands: Arrays<'_>,
-    results: (Bound<'_, PyArray2<f32>>, Bound<'_, PyArray2<f32>>),
+    results: Results<'_>,
 ) -> PyResult<()> {
     check_dropout(options)?;
     let operands = Operands::read(&operands)?;
@@ -191,10 +189,10 @@ pub fn nn_attention(
 #[pyfunction]
 pub fn nn_attention_backward<'py>(
     py: Python<'py>,
-    graph: (i64, String),
+    graph: Handle,
     options: Options,
     operands: Arrays<'py>,
-    results: (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<f32>>),
+    results: AllResults<'py>,
     grads: Arrays<'py>,
 ) -> PyResult<()> {
     check_dropout(options)?;

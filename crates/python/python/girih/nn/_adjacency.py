@@ -59,6 +59,10 @@ class Adjacency:
             self._edges[loops] = torch.from_numpy(self._native.edges(loops))
         return self._edges[loops]
 
+    def __deepcopy__(self, memo) -> Adjacency:
+        """Itself: nothing changes it, and a copied number would not keep it."""
+        return self
+
     def __repr__(self) -> str:
         return f"girih.nn.Adjacency(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges})"
 
