@@ -388,9 +388,10 @@ def test_one_compilation_serves_all_blocks(make):
 def test_operators_keep_the_rules_of_torch():
     graph = gnn.Adjacency(girih.from_edge_index(random_edges(17).numpy(), 150))
     x, weights = torch.randn(150, 6, requires_grad=True), torch.rand(graph.num_edges, 1, requires_grad=True)
-    torch.library.opcheck(torch.ops.girih.spmm, (x, None, graph.handle, 150, "mean", False))
-    torch.library.opcheck(torch.ops.girih.spmm, (x, weights, graph.handle, 150, "pattern", False))
-    torch.library.opcheck(torch.ops.girih.spmm, (x, weights, graph.handle, 150, "pattern", True))
+    given = graph.handle, graph.rows, graph.columns
+    torch.library.opcheck(torch.ops.girih.spmm, (x, None, *given, "mean", False))
+    torch.library.opcheck(torch.ops.girih.spmm, (x, weights, *given, "pattern", False))
+    torch.library.opcheck(torch.ops.girih.spmm, (x, weights, *given, "pattern", True))
     scores = torch.randn(150, 2, requires_grad=True)
     torch.library.opcheck(torch.ops.girih.attention, (scores, scores, None, x, graph.handle, None, 2, 0.2, 0.0, "pattern"))
     key, vector = torch.tensor([5]), torch.randn(1, 6, requires_grad=True)

@@ -86,7 +86,7 @@ impl Adjacency {
         }
         on_pool(py, || {
             let operands = sorted_rows(block)?;
-            let whole = graph.values().is_none().then(|| whole_of(graph, block));
+            let whole = graph.values().is_none().then(|| Whole { graph: graph.clone(), nodes: block.nodes.clone() });
             Ok(Self::new(Arc::new(operands.of_block(whole))))
         })?
     }
@@ -183,15 +183,4 @@ fn sorted_rows(block: &girih_sampling::Block) -> PyResult<Operands> {
     let names = keys.into_iter().map(|key| i64::from(key as u32)).collect();
     let csr = Csr::new(block.n_destinations, block.n_columns, indptr.clone(), indices, None).map_err(of_format)?;
     Ok(Operands::new(csr, Values::Ones, Arc::new(names), n_edges, false))
-}
-
-/// Degrees in the whole graph of the nodes of a block.
-fn whole_of(graph: &Csr, block: &girih_sampling::Block) -> Whole {
-    let degree = |&node: &NodeId| graph.degree(node as usize) as f64;
-    let has_loop = |&node: &NodeId| graph.row(node as usize).binary_search(&node).is_ok();
-    Whole {
-        degrees: block.destinations().iter().map(degree).collect(),
-        source_degrees: block.nodes.iter().map(degree).collect(),
-        has_loop: block.nodes.iter().map(has_loop).collect(),
-    }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use girih_compute::cpu::CpuSparse;
 use girih_compute::{Cpu, Memory, SparseOperand};
 use girih_graph_format::{Buffer, Csr, NodeId, Scales, scale_factors};
+use rayon::prelude::*;
 
 /// Meaning of the values of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +20,25 @@ pub enum Values {
     Weights,
 }
 
-/// Terms of the whole graph that rows of a sampled block estimate.
+/// Graph that a block was sampled from, whose rows those of the block estimate.
 pub struct Whole {
-    /// Number of in-neighbors of each destination in the graph (one of each row).
-    pub degrees: Vec<f64>,
-    /// Number of in-neighbors of each source, a stored self loop included (one of each column).
-    pub source_degrees: Vec<f64>,
+    /// Edges of the graph, by destination.
+    pub graph: Csr,
+    /// Nodes of the sources in the graph, the destinations first.
+    pub nodes: Vec<NodeId>,
+}
+
+impl Whole {
+    /// Number of in-neighbors of each source in the graph.
+    fn degrees(&self) -> Vec<f64> {
+        self.nodes.iter().map(|&node| self.graph.degree(node as usize) as f64).collect()
+    }
+
     /// Whether the graph stores a self loop of each source.
-    pub has_loop: Vec<bool>,
+    fn loops(&self) -> Vec<bool> {
+        let has_loop = |&node: &NodeId| self.graph.row(node as usize).binary_search(&node).is_ok();
+        self.nodes.par_iter().with_min_len(1 << 10).map(has_loop).collect()
+    }
 }
 
 /// Matrix that a layer multiplies by.
@@ -192,19 +204,20 @@ impl Operands {
         let Some(whole) = &self.whole else {
             return Err("the block does not know the degrees of its graph; use normalize=\"sampled\"".to_owned());
         };
-        let drawn = sums(&self.counted()?);
-        let each = |row: usize| (whole.degrees[row] / drawn[row].max(1.0)) as f32;
+        let (drawn, of_sources) = (sums(&self.counted()?), whole.degrees());
+        let each = |row: usize| (of_sources[row] / drawn[row].max(1.0)) as f32;
         let value = |row: usize, at: usize| self.csr.values().map_or(1.0, |values| values[at]) * each(row);
+        let has_loop = if loops { whole.loops() } else { vec![true; of_sources.len()] };
         let csr = if loops {
             // A loop that the graph stores is drawn as any other edge; others are exact.
-            self.looped_where(|row| !whole.has_loop[row], |row, found, _| Some(found.map_or(1.0, |at| value(row, at))))?
+            self.looped_where(|row| !has_loop[row], |row, found, _| Some(found.map_or(1.0, |at| value(row, at))))?
         } else {
             let values = (0..self.csr.n_rows()).flat_map(|row| self.csr.row_range(row).map(move |at| (row, at)));
             let values: Vec<f32> = values.map(|(row, at)| value(row, at)).collect();
             self.csr.with_values(Some(values.into())).map_err(|error| error.to_string())?
         };
-        let degree = |(degree, has_loop): (&f64, &bool)| degree + f64::from(u8::from(loops && !has_loop));
-        let degrees: Vec<f64> = whole.source_degrees.iter().zip(&whole.has_loop).map(degree).collect();
+        let degree = |(degree, has_loop): (&f64, &bool)| degree + f64::from(u8::from(!has_loop));
+        let degrees: Vec<f64> = of_sources.iter().zip(&has_loop).map(degree).collect();
         let right = scale_factors(&degrees, -0.5);
         let left = right[..csr.n_rows()].to_vec();
         Ok((csr, Scales { left: Some(left), right: Some(right) }))

@@ -25,8 +25,8 @@ class Adjacency:
     """
 
     handle: Tensor
-    num_src: int
-    num_dst: int
+    rows: Tensor
+    columns: Tensor
     num_edges: int
     is_block: bool
 
@@ -43,12 +43,24 @@ class Adjacency:
             raise TypeError(
                 f"the graph is a {type(graph).__name__}; give a girih.Graph, a girih.Block, a girih.nn.Adjacency or an edge_index"
             )
-        self.num_src, self.num_dst, self.num_edges = native.num_src, native.num_dst, native.num_edges
+        # Sizes travel as those of empty tensors: compiled code then has nothing of one graph in it.
+        self.rows, self.columns = torch.empty(native.num_dst, 0), torch.empty(native.num_src, 0)
+        self.num_edges = native.num_edges
         self.is_block = isinstance(graph, Block)
         # The tensor keeps `native`, and with it what operators look up by the number.
         self.handle = torch.from_numpy(native.handle)
         self._native = native
         self._edges: dict[bool, Tensor] = {}
+
+    @property
+    def num_src(self) -> int:
+        """Number of sources: rows of x."""
+        return self.columns.shape[0]
+
+    @property
+    def num_dst(self) -> int:
+        """Number of destinations: rows of a result."""
+        return self.rows.shape[0]
 
     def edges(self, loops: bool) -> Tensor:
         """For each entry, in the order of rows, the position of its edge in the caller's order, int64.
@@ -118,4 +130,5 @@ def propagate(x: Tensor, graph: Adjacency, kind: str, weights: Tensor | None = N
     """
     if x.shape[0] != graph.num_src:
         raise ValueError(f"x has {x.shape[0]} rows, but the graph has {graph.num_src} sources; give one row for each")
-    return torch.ops.girih.spmm(x.float(), weights, graph.handle, graph.num_dst, kind, False).to(x.dtype)
+    out = torch.ops.girih.spmm(x.float(), weights, graph.handle, graph.rows, graph.columns, kind, False)
+    return out.to(x.dtype)

@@ -1,7 +1,7 @@
 """Operators `torch.ops.girih.…`: products and attention over a graph, with their gradients.
 
-The graph is a tensor of one number (`Adjacency.handle`), so that compiled code serves any graph. Operators are
-functional and deterministic; operands are float32 on the CPU.
+The graph is a tensor of one number (`Adjacency.handle`), and sizes of results are those of empty tensors (`Adjacency.rows`,
+`columns`), so that compiled code serves any graph. Operators are functional and deterministic; operands are float32 on the CPU.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _library = torch.library.Library("girih", "DEF")
 
 _ATTENTION = "int heads, float slope, float dropout, str kind"
 _SCHEMAS = {
-    "spmm": "(Tensor x, Tensor? weights, Tensor graph, SymInt rows, str kind, bool transpose) -> Tensor",
-    "sddmm": "(Tensor x, Tensor y, Tensor graph, SymInt entries, str kind) -> Tensor",
+    "spmm": "(Tensor x, Tensor? weights, Tensor graph, Tensor rows, Tensor columns, str kind, bool transpose) -> Tensor",
+    "sddmm": "(Tensor x, Tensor y, Tensor graph, Tensor weights, str kind) -> Tensor",
     "attention": "(Tensor destination, Tensor source, Tensor? vector, Tensor values, Tensor graph, Tensor? key, "
     f"{_ATTENTION}) -> (Tensor, Tensor)",
     "attention_backward": "(Tensor grad, Tensor out, Tensor log_sums, Tensor destination, Tensor source, Tensor? vector, "
@@ -30,14 +30,14 @@ def _array(tensor: Tensor | None):
     return None if tensor is None else tensor.detach().contiguous().numpy()
 
 
-def _spmm(x, weights, graph, rows, kind, transpose):
-    out = torch.empty((rows, x.shape[1]), dtype=torch.float32)
+def _spmm(x, weights, graph, rows, columns, kind, transpose):
+    out = torch.empty((rows.shape[0], x.shape[1]), dtype=torch.float32)
     _girih.nn_spmm((graph.item(), kind), transpose, _array(weights), _array(x), out.numpy())
     return out
 
 
-def _sddmm(x, y, graph, entries, kind):
-    out = torch.empty((entries, 1), dtype=torch.float32)
+def _sddmm(x, y, graph, weights, kind):
+    out = torch.empty(weights.shape, dtype=torch.float32)
     _girih.nn_sddmm((graph.item(), kind), _array(x), _array(y), out.numpy())
     return out
 
@@ -73,12 +73,12 @@ def _attention_backward(
     return tuple(grads)
 
 
-def _fake_spmm(x, weights, graph, rows, kind, transpose):
-    return x.new_empty((rows, x.shape[1]))
+def _fake_spmm(x, weights, graph, rows, columns, kind, transpose):
+    return x.new_empty((rows.shape[0], x.shape[1]))
 
 
-def _fake_sddmm(x, y, graph, entries, kind):
-    return x.new_empty((entries, 1))
+def _fake_sddmm(x, y, graph, weights, kind):
+    return x.new_empty(weights.shape)
 
 
 def _fake_attention(destination, source, vector, values, graph, key, heads, slope, dropout, kind):
@@ -92,23 +92,22 @@ def _fake_attention_backward(grad, out, log_sums, destination, source, vector, v
 
 
 def _spmm_setup(ctx, inputs, output):
-    x, weights, graph, rows, kind, transpose = inputs
-    ctx.options = kind, transpose
-    ctx.sizes = x.shape[0], None if weights is None else weights.shape[0]
-    ctx.save_for_backward(graph, *(() if weights is None else (weights, x)))
+    x, weights, graph, rows, columns, *ctx.options = inputs
+    # Only the gradient of weights reads x.
+    ctx.save_for_backward(graph, rows, columns, weights, None if weights is None else x)
 
 
 @once_differentiable
 def _spmm_backward(ctx, grad):
-    (kind, transpose), (rows, entries) = ctx.options, ctx.sizes
-    graph, weights, x = ctx.saved_tensors if entries is not None else (*ctx.saved_tensors, None, None)
+    graph, rows, columns, weights, x = ctx.saved_tensors
+    kind, transpose = ctx.options
     of_x = of_weights = None
     if ctx.needs_input_grad[0]:
-        of_x = torch.ops.girih.spmm(grad, weights, graph, rows, kind, not transpose)
+        of_x = torch.ops.girih.spmm(grad, weights, graph, columns, rows, kind, not transpose)
     if ctx.needs_input_grad[1]:
         left, right = (x, grad) if transpose else (grad, x)
-        of_weights = torch.ops.girih.sddmm(left, right, graph, entries, kind)
-    return of_x, of_weights, None, None, None, None
+        of_weights = torch.ops.girih.sddmm(left, right, graph, weights, kind)
+    return of_x, of_weights, None, None, None, None, None
 
 
 def _attention_setup(ctx, inputs, output):
