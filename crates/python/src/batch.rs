@@ -185,8 +185,13 @@ impl Block {
         }
     }
 
-    fn block(&self) -> &girih_sampling::Block {
+    pub fn block(&self) -> &girih_sampling::Block {
         &self.batch.get().arrays.batch.blocks[self.at]
+    }
+
+    /// Graph that the block was sampled from.
+    pub fn graph(&self) -> &girih_graph_format::Csr {
+        &self.batch.get().core.csr
     }
 }
 

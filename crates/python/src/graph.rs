@@ -13,6 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::arrays::{Ids, columns, edges, floats, frozen_view, ids_array, node_ids, offsets};
 use crate::errors::{of_dataset, of_format, value_error};
+use crate::nn::Operands;
 use crate::threads::{interruptible, on_pool};
 
 /// Directed graph. Row `v` of its CSR lists the sources of the edges that end in node `v`.
@@ -25,11 +26,13 @@ pub struct Graph {
     positions: OnceLock<Arc<Vec<u64>>>,
     /// SPEC that the graph was loaded from as it is: it pickles as this.
     spec: Option<String>,
+    /// Operands of layers, made when they are first asked for.
+    pub operands: OnceLock<Arc<Operands>>,
 }
 
 impl Graph {
     pub fn new(csr: Csr, names: Option<Arc<Vec<i64>>>) -> Self {
-        Self { csr, names, positions: OnceLock::new(), spec: None }
+        Self { csr, names, positions: OnceLock::new(), spec: None, operands: OnceLock::new() }
     }
 
     pub fn of_spec(csr: Csr, spec: String) -> Self {

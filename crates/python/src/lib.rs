@@ -4,6 +4,7 @@
 //! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
 //! - [`features`]: `FeatureStore`, dense or compressed.
 //! - [`train`]: whole trainings; [`checkpoint`]: what they leave, and its predictions; [`device`]: where both compute.
+//! - [`nn`]: operators of `girih.nn`, layers for PyTorch.
 //! - [`arrays`], [`options`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
 //!   without the GIL, Ctrl-C and fork.
 //!
@@ -23,6 +24,7 @@ mod errors;
 mod features;
 mod graph;
 mod loader;
+mod nn;
 mod options;
 mod sampler;
 mod threads;
@@ -46,6 +48,10 @@ mod _girih {
     use super::graph::Graph;
     #[pymodule_export]
     use super::loader::{BatchLoader, Epoch};
+    #[pymodule_export]
+    use super::nn::adjacency::Adjacency;
+    #[pymodule_export]
+    use super::nn::operators::{nn_attention, nn_attention_backward, nn_sddmm, nn_spmm};
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]

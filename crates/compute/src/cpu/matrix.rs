@@ -1,6 +1,7 @@
 //! [`CpuMatrix`]: dense matrix in main memory, aligned to cache lines.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use aligned_vec::{AVec, ConstAlign};
@@ -12,7 +13,7 @@ use rayon::prelude::*;
 use super::element::Element;
 use super::elementwise;
 use crate::backend::{fill_rows, filled_rows};
-use crate::{Dtype, HostMatrix, Shape};
+use crate::{ComputeError, Dtype, HostMatrix, Shape};
 
 /// Alignment of buffers in bytes: one cache line, so that a row of 16 floats lies in a single line.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -34,11 +35,33 @@ pub(crate) enum Storage {
     Bf16(Aligned<bf16>),
 }
 
-/// Elements in `f32`: owned, or shared with a host matrix until the first write.
+/// Elements in `f32`: owned, shared with a host matrix until the first write, or in memory of another owner.
 #[derive(Clone, Debug)]
 pub(crate) enum Floats {
     Own(Aligned<f32>),
     Host(Buffer<f32>),
+    Lent(Lent),
+}
+
+/// Elements in memory of another owner, which are written in place.
+pub(crate) struct Lent(Box<dyn FloatOwner>);
+
+/// Owner of the elements of a matrix.
+trait FloatOwner: AsRef<[f32]> + AsMut<[f32]> + Send + Sync {}
+
+impl<T: AsRef<[f32]> + AsMut<[f32]> + Send + Sync> FloatOwner for T {}
+
+impl Clone for Lent {
+    /// Copy that owns its elements.
+    fn clone(&self) -> Self {
+        Self(Box::new((*self.0).as_ref().to_vec()))
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries((*self.0).as_ref()).finish()
+    }
 }
 
 impl Deref for Floats {
@@ -48,6 +71,7 @@ impl Deref for Floats {
         match self {
             Self::Own(values) => values,
             Self::Host(values) => values,
+            Self::Lent(Lent(owner)) => (**owner).as_ref(),
         }
     }
 }
@@ -57,6 +81,7 @@ impl DerefMut for Floats {
         match self {
             Self::Own(values) => values,
             Self::Host(values) => values.make_mut(),
+            Self::Lent(Lent(owner)) => (**owner).as_mut(),
         }
     }
 }
@@ -88,6 +113,22 @@ impl CpuMatrix {
     pub(crate) fn shared(host: &Matrix) -> Self {
         let shape = Shape::new(host.n_rows(), host.n_cols());
         Self { shape, storage: Storage::F32(Floats::Host(host.buffer().clone())) }
+    }
+
+    /// Matrix over memory of another owner, such as a tensor of another library: results are written there, without a
+    /// copy. Dropping the matrix drops `owner`; a clone of the matrix owns a copy of the elements.
+    ///
+    /// # Errors
+    /// When `owner` does not hold exactly the elements of the shape.
+    pub fn over<O>(shape: Shape, owner: O) -> Result<Self, ComputeError>
+    where
+        O: AsRef<[f32]> + AsMut<[f32]> + Send + Sync + 'static,
+    {
+        let found = owner.as_ref().len();
+        if found != shape.len() {
+            return Err(ComputeError::argument("over", format!("{found} elements for a {shape} matrix")));
+        }
+        Ok(Self { shape, storage: Storage::F32(Floats::Lent(Lent(Box::new(owner)))) })
     }
 
     /// Shape of the matrix.

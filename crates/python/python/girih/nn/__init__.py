@@ -1,0 +1,15 @@
+"""Layers of graph neural networks for PyTorch, computed by girih on the CPU.
+
+Constructors, parameters and state dicts are those of PyTorch Geometric, which is not needed: a checkpoint of one loads
+into the other. `forward(x, graph)` takes a `girih.Graph`, a `girih.Block`, an `Adjacency`, or an `edge_index`. An
+`edge_index` is sorted at each call: for training on a whole graph, make a `girih.Graph` once.
+
+Numbers are float32; bfloat16 and float16 are computed in float32, and the result is rounded once.
+"""
+
+from ._adjacency import Adjacency
+from ._attention import GATConv, GATv2Conv
+from ._convolutions import APPNP, GCNConv, GINConv, LGConv, SAGEConv, SGConv
+from ._lightgcn import LightGCN
+
+__all__ = ["APPNP", "Adjacency", "GATConv", "GATv2Conv", "GCNConv", "GINConv", "LGConv", "LightGCN", "SAGEConv", "SGConv"]

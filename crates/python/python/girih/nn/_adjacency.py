@@ -1,0 +1,134 @@
+"""`Adjacency`: a graph as layers read it, and products with it."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import torch
+from torch import Tensor
+
+from .. import _girih
+from .._girih import Block, Graph
+from . import _operators  # noqa: F401: registers the operators
+
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Adjacency:
+    """Edges from sources to destinations; destination v is source v.
+
+    Layers make one of the graph that they are given. Make it yourself to call a compiled layer, or to sort an
+    `edge_index` only once. It keeps what layers derive from it: normalisations, added self loops, the transpose.
+
+    graph: a `girih.Graph`, a `girih.Block`, or an `edge_index` (2, E) of integers: sources, then destinations.
+    size: (number of sources, number of destinations) of an `edge_index`.
+    """
+
+    handle: Tensor
+    rows: Tensor
+    columns: Tensor
+    num_edges: int
+    is_block: bool
+
+    def __init__(self, graph: Graph | Block | Tensor, size: tuple[int, int] | None = None):
+        if isinstance(graph, Graph):
+            native = _girih.Adjacency.of_graph(graph)
+        elif isinstance(graph, Block):
+            native = _girih.Adjacency.of_block(graph)
+        elif isinstance(graph, Tensor):
+            if size is None:
+                raise ValueError("size is missing: the numbers of sources and of destinations of edge_index")
+            native = _girih.Adjacency.of_edges(_host(graph, "edge_index"), size[0], size[1])
+        else:
+            raise TypeError(
+                f"the graph is a {type(graph).__name__}; give a girih.Graph, a girih.Block, a girih.nn.Adjacency or an edge_index"
+            )
+        # Sizes travel as those of empty tensors: compiled code then has nothing of one graph in it.
+        self.rows, self.columns = torch.empty(native.num_dst, 0), torch.empty(native.num_src, 0)
+        self.num_edges = native.num_edges
+        self.is_block = isinstance(graph, Block)
+        # The tensor keeps `native`, and with it what operators look up by the number.
+        self.handle = torch.from_numpy(native.handle)
+        self._native = native
+        self._edges: dict[bool, Tensor] = {}
+
+    @property
+    def num_src(self) -> int:
+        """Number of sources: rows of x."""
+        return self.columns.shape[0]
+
+    @property
+    def num_dst(self) -> int:
+        """Number of destinations: rows of a result."""
+        return self.rows.shape[0]
+
+    def edges(self, loops: bool) -> Tensor:
+        """For each entry, in the order of rows, the position of its edge in the caller's order, int64.
+
+        With `loops`, each destination has an entry for its self loop; an added one of v is `num_edges + v`.
+        """
+        if loops not in self._edges:
+            self._edges[loops] = torch.from_numpy(self._native.edges(loops))
+        return self._edges[loops]
+
+    def __deepcopy__(self, memo) -> Adjacency:
+        """Itself: nothing changes it, and a copied number would not keep it."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"girih.nn.Adjacency(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges})"
+
+
+GraphLike = Union[Graph, Block, Adjacency, Tensor]
+"""What a layer takes as its graph."""
+
+
+def _host(tensor: Tensor, name: str):
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{name} is on {tensor.device}; girih.nn computes on the CPU: call .cpu() first")
+    return tensor.detach().numpy()
+
+
+def adjacency(graph: GraphLike, num_src: int, num_dst: int | None = None) -> Adjacency:
+    """Adjacency of what a layer was given, for `num_src` rows of sources.
+
+    Raises ValueError if the graph has other numbers of sources or, where it is given, of destinations.
+    """
+    if not isinstance(graph, Adjacency):
+        graph = Adjacency(graph, (num_src, num_src if num_dst is None else num_dst))
+    if graph.num_src != num_src:
+        raise ValueError(f"x has {num_src} rows, but the graph has {graph.num_src} sources; give one row for each")
+    if num_dst is not None and graph.num_dst != num_dst:
+        raise ValueError(
+            f"x of the destinations has {num_dst} rows, but the graph has {graph.num_dst} destinations; give one row for each"
+        )
+    return graph
+
+
+def features(x: Tensor, width: int | None, name: str = "x") -> Tensor:
+    """`x` (rows, width), checked.
+
+    Raises ValueError on other shapes and devices, and TypeError on other types than float32, bfloat16 and float16.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}; give a tensor")
+    if x.device.type != "cpu":
+        raise ValueError(f"{name} is on {x.device}; girih.nn computes on the CPU: call .cpu() first")
+    if x.dtype not in _FLOATS:
+        raise TypeError(f"{name} is {x.dtype}; girih.nn computes in float32: call .float() first")
+    if x.dim() != 2:
+        raise ValueError(f"{name} has {x.dim()} dimensions; give (rows, columns)")
+    if width is not None and x.shape[1] != width:
+        raise ValueError(f"{name} has {x.shape[1]} columns, but the layer was made for {width}")
+    return x
+
+
+def propagate(x: Tensor, graph: Adjacency, kind: str, weights: Tensor | None = None) -> Tensor:
+    """Product (num_dst, width) of an operand of the graph with `x` (num_src, width), in the type of `x`.
+
+    `weights` (entries, 1), float32, replace the values of the operand.
+    """
+    if x.shape[0] != graph.num_src:
+        raise ValueError(f"x has {x.shape[0]} rows, but the graph has {graph.num_src} sources; give one row for each")
+    out = torch.ops.girih.spmm(x.float(), weights, graph.handle, graph.rows, graph.columns, kind, False)
+    return out.to(x.dtype)
