@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "Adjacency",
     "Batch",
     "Block",
     "Checkpoint",
@@ -20,6 +21,10 @@ __all__ = [
     "__version__",
     "default_config",
     "load",
+    "nn_attention",
+    "nn_attention_backward",
+    "nn_sddmm",
+    "nn_spmm",
     "num_threads",
     "random_walks",
     "set_num_threads",
@@ -421,3 +426,43 @@ def num_threads() -> int:
 
 def set_num_threads(n: int) -> None:
     """Sets the number of threads of whole operations; 0: one a core."""
+
+_Rows = NDArray[np.float32]
+_Operands = tuple[_Rows, _Rows, _Rows | None, _Rows]
+
+@final
+class Adjacency:
+    """Graph, block or list of edges under the number that operators of `girih.nn` know it by."""
+
+    @staticmethod
+    def of_graph(graph: Graph) -> Adjacency: ...
+    @staticmethod
+    def of_block(block: Block) -> Adjacency: ...
+    @staticmethod
+    def of_edges(edge_index: ArrayLike, num_src: int, num_dst: int) -> Adjacency: ...
+    @property
+    def num_src(self) -> int: ...
+    @property
+    def num_dst(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    @property
+    def is_weighted(self) -> bool: ...
+    @property
+    def handle(self) -> NDArray[np.int64]:
+        """The number, in memory of this object."""
+    def edges(self, loops: bool) -> NDArray[np.int64]:
+        """For each entry of the pattern, the position of its edge in the caller's order."""
+
+def nn_spmm(graph: tuple[int, str], transpose: bool, weights: _Rows | None, x: _Rows, out: _Rows) -> None: ...
+def nn_sddmm(graph: tuple[int, str], x: _Rows, y: _Rows, out: _Rows) -> None: ...
+def nn_attention(
+    graph: tuple[int, str], options: tuple[int, float, float, int], operands: _Operands, results: tuple[_Rows, _Rows]
+) -> None: ...
+def nn_attention_backward(
+    graph: tuple[int, str],
+    options: tuple[int, float, float, int],
+    operands: _Operands,
+    results: tuple[_Rows, _Rows, _Rows],
+    grads: _Operands,
+) -> None: ...
