@@ -78,11 +78,14 @@ impl Batch {
     #[getter]
     fn e_id<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Ids<'py>>> {
         let Self { arrays, core, .. } = slf.get();
-        core.form().edge_ids.then_some(()).map_or(Ok(None), |()| {
-            slf.get().check_list()?;
-            // SAFETY: as in `ids!`.
-            Ok(Some(unsafe { view(slf, &arrays.edge_ids) }))
-        })
+        if !core.form().edge_ids {
+            return Ok(None);
+        }
+        slf.get().check_list()?;
+        let block = arrays.batch.blocks.first().unwrap_or(&arrays.subgraph.block);
+        let has_own = core.has_names() || !arrays.edge_ids.is_empty();
+        // SAFETY: as in `ids!`.
+        Ok(Some(unsafe { if has_own { view(slf, &arrays.edge_ids) } else { view(slf, cast_slice(&block.edge_ids)) } }))
     }
 
     #[getter]

@@ -79,6 +79,10 @@ impl Core {
         Self { csr: graph.csr.clone(), names: graph.names.clone(), method, form, free: Mutex::default() }
     }
 
+    pub fn has_names(&self) -> bool {
+        self.names.is_some()
+    }
+
     pub fn form(&self) -> Form {
         self.form
     }
@@ -166,9 +170,9 @@ impl Core {
             }
             _ => {
                 if self.form.wide {
-                    wide.fill(batch, rows)?;
+                    wide.fill(batch, Expand::Once, rows)?;
                 } else {
-                    narrow.fill(batch, rows)?;
+                    narrow.fill(batch, Expand::Once, rows)?;
                 }
                 &batch.blocks[0]
             }
@@ -177,7 +181,8 @@ impl Core {
         let name = |position: u64| self.names.as_ref().map_or(position.cast_signed(), |names| names[position as usize]);
         if rows.is_none() {
             weights.extend_from_slice(&block.weights);
-            edge_ids.extend(block.edge_ids.iter().map(|&position| name(position)));
+            // Positions without names are read where they are.
+            edge_ids.extend(self.names.iter().flat_map(|_| &block.edge_ids).map(|&position| name(position)));
         } else {
             weights.extend(edge_of.iter().filter_map(|&edge| block.weights.get(edge as usize)));
             edge_ids.extend(edge_of.iter().filter_map(|&edge| block.edge_ids.get(edge as usize)).map(|&at| name(at)));

@@ -2,7 +2,7 @@
 
 use std::iter::repeat_n;
 
-use crate::{Block, Columns, MiniBatch, NodeId, SampleError, Subgraph};
+use crate::{Block, Columns, Expand, MiniBatch, NodeId, SampleError, Subgraph};
 
 /// Integer type of ids for other libraries, which read signed ones. Ids lie below 2³¹, so that both types hold them.
 pub trait Index: Copy + Default + Send + Sync + 'static {
@@ -36,7 +36,7 @@ impl Index for i64 {
 /// let options = NeighborOptions { expand: Expand::Once, ..NeighborOptions::default() };
 /// let batch = NeighborSampler::new("-1,-1".parse()?, options)?.sample(&graph, &[0], DrawKey::new(0, 0, 0))?;
 /// let mut list = EdgeList::<i64>::default();
-/// list.fill(&batch, None)?;
+/// list.fill(&batch, options.expand, None)?;
 /// assert_eq!(list.nodes, [0, 1, 2]);
 /// assert_eq!(list.edge_index, [1, 2, /* to */ 0, 1]);
 /// assert_eq!((list.nodes_by_hop, list.edges_by_hop), (vec![1, 1, 1], vec![1, 1]));
@@ -57,7 +57,8 @@ pub struct EdgeList<I> {
 }
 
 impl<I: Index> EdgeList<I> {
-    /// Lists the edges of a batch whose nodes drew once ([`Expand::Once`](crate::Expand::Once)).
+    /// Lists the edges of a batch. `expand` is the option of its sampler: nodes must have drawn once, or the batch must
+    /// have one block. It is not checked that the sampler had it.
     ///
     /// `seed_rows` is for seeds that are listed repeatedly, which samplers refuse: the batch was then sampled for the
     /// distinct ones, and seed `i` is destination `seed_rows[i]`. Each of its copies has the neighbors of the node;
@@ -65,23 +66,24 @@ impl<I: Index> EdgeList<I> {
     ///
     /// # Errors
     /// When nodes drew anew in every hop, columns are global, or a seed is not a destination.
-    pub fn fill(&mut self, batch: &MiniBatch, seed_rows: Option<&[u32]>) -> Result<(), SampleError> {
+    ///
+    /// # Panics
+    /// When nodes drew anew in every hop and `expand` says otherwise; without debug assertions, the list may be wrong.
+    pub fn fill(&mut self, batch: &MiniBatch, expand: Expand, seed_rows: Option<&[u32]>) -> Result<(), SampleError> {
         self.clear();
         let Some(block) = batch.blocks.first() else { return Ok(()) };
+        if expand == Expand::PerLayer && batch.blocks.len() > 1 {
+            return Err(drew_anew());
+        }
         check_columns(block)?;
         let mut before = (0, 0);
         for hop in batch.blocks.iter().rev() {
-            let n_edges = hop.n_edges().checked_sub(before.1).ok_or_else(drew_anew)?;
             self.nodes_by_hop.push(hop.n_destinations - before.0);
-            self.edges_by_hop.push(n_edges);
+            self.edges_by_hop.push(hop.n_edges() - before.1);
             before = (hop.n_destinations, hop.n_edges());
         }
         self.nodes_by_hop.push(block.nodes.len() - before.0);
-        let keeps =
-            |nearer: &Block| block.indptr.starts_with(&nearer.indptr) && block.indices.starts_with(&nearer.indices);
-        if !batch.blocks[1..].iter().all(keeps) {
-            return Err(drew_anew());
-        }
+        debug_assert!(batch.blocks[1..].iter().all(|nearer| block.indices.starts_with(&nearer.indices)), "drew once");
         match seed_rows {
             None => self.fill_block(block),
             Some(rows) => self.fill_repeated(block, batch.seeds().len(), rows)?,

@@ -34,11 +34,11 @@ proptest! {
     ) {
         let batch = sampled(&graph, &seeds, fan_out.clone(), NeighborOptions { replace, ..ONCE });
         let mut plain = EdgeList::<i64>::default();
-        plain.fill(&batch, None).unwrap();
+        plain.fill(&batch, Expand::Once, None).unwrap();
         let mut rows: Vec<u32> = (0..seeds.len() as u32).collect();
         rows.extend(repeats.iter().filter(|_| !seeds.is_empty()).map(|at| at.index(seeds.len()) as u32));
         let mut list = EdgeList::<i64>::default();
-        list.fill(&batch, Some(&rows)).unwrap();
+        list.fill(&batch, Expand::Once, Some(&rows)).unwrap();
 
         let block = &batch.blocks[0];
         let n_edges = list.edge_of.len();
@@ -76,10 +76,10 @@ proptest! {
             prop_assert_eq!((&list.nodes_by_hop, &list.edges_by_hop), (&plain.nodes_by_hop, &plain.edges_by_hop));
         }
         // Memory of an earlier batch leaves nothing behind, and both types of ids say the same.
-        list.fill(&batch, None).unwrap();
+        list.fill(&batch, Expand::Once, None).unwrap();
         prop_assert_eq!(&list, &plain);
         let mut narrow = EdgeList::<i32>::default();
-        narrow.fill(&batch, None).unwrap();
+        narrow.fill(&batch, Expand::Once, None).unwrap();
         prop_assert!(narrow.edge_index.iter().map(|&id| i64::from(id)).eq(plain.edge_index.iter().copied()));
     }
 }
@@ -91,13 +91,13 @@ fn batches_that_are_no_list_are_refused() {
     let fan_out = || "2,2".parse::<FanOut>().unwrap();
     let mut list = EdgeList::<i32>::default();
     let per_layer = sampled(&graph, &seeds, fan_out(), NeighborOptions { expand: Expand::PerLayer, ..ONCE });
-    let message = list.fill(&per_layer, None).unwrap_err().to_string();
+    let message = list.fill(&per_layer, Expand::PerLayer, None).unwrap_err().to_string();
     assert!(message.contains("drew anew in every hop"), "{message}");
     let global = sampled(&graph, &seeds, fan_out(), NeighborOptions { inputs: Columns::Global, ..ONCE });
-    assert!(list.fill(&global, None).unwrap_err().to_string().contains("global columns"));
+    assert!(list.fill(&global, Expand::Once, None).unwrap_err().to_string().contains("global columns"));
     let once = sampled(&graph, &seeds, fan_out(), ONCE);
-    assert!(list.fill(&once, Some(&[20])).unwrap_err().to_string().contains("seed 0 is destination 20"));
-    assert!(list.fill(&once, Some(&[0, 0])).unwrap_err().to_string().contains("destination 1 is none"));
+    assert!(list.fill(&once, Expand::Once, Some(&[20])).unwrap_err().to_string().contains("seed 0 is destination 20"));
+    assert!(list.fill(&once, Expand::Once, Some(&[0, 0])).unwrap_err().to_string().contains("destination 1 is none"));
 }
 
 #[test]
