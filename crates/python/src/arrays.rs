@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use girih_datasets::UNLABELLED;
 use girih_graph_format::{Buffer, Matrix, NodeId};
 use numpy::ndarray::{ArrayView1, ArrayView2};
 use numpy::{
@@ -122,6 +123,25 @@ fn sides<T: Copy + Display + TryInto<u64>>(
     let n_nodes = n_nodes.unwrap_or_else(largest).min(girih_graph_format::MAX_NODES);
     let side = |row: usize, what| narrowed(what, edges.row(row), n_nodes);
     Ok(([side(0, "source of edge")?, side(1, "destination of edge")?], n_nodes))
+}
+
+/// Class of each node from an array of integers, −1 where it is unknown.
+pub fn classes(what: &str, argument: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    fn of<T: Copy + Display + TryInto<i64>>(what: &str, classes: ArrayView1<'_, T>) -> PyResult<Vec<u32>> {
+        let class = |(node, &class): (usize, &T)| match class.try_into() {
+            Ok(-1) => Ok(UNLABELLED),
+            Ok(known @ 0..0x7fff_ffff) => Ok(known as u32),
+            _ => Err(value_error(format!("{what} of node {node} is {class}; give classes from 0 on, and -1 for none"))),
+        };
+        classes.iter().enumerate().map(class).collect()
+    }
+    let array = as_array(what, argument)?;
+    check_dimensions(what, &array, 1)?;
+    for_integers!(array, PyReadonlyArray1, classes => of(what, classes.as_array()));
+    Err(type_error(format!(
+        "{what} has elements of type {}; give integers, or a row of 0 and 1 for each node",
+        dtype(&array)
+    )))
 }
 
 /// Array whose memory girih reads in place, for as long as it needs it.

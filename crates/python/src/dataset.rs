@@ -4,17 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
-use girih_datasets::{Dataset as Data, Labels, LoadOptions};
+use girih_datasets::{Dataset as Data, Features, Labels, LoadOptions, Split};
 use girih_graph_format::{NodeId, Permutation};
 use girih_reorder::OrderKind;
-use numpy::{PyArray1, PyArrayMethods};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-use crate::arrays::{Ids, frozen_view, ids_array};
+use crate::arrays::{Ids, as_array, classes, frozen_view, ids_array, matrix, node_ids};
 use crate::errors::{of_dataset, of_features, value_error};
 use crate::features::FeatureStore;
 use crate::graph::Graph;
-use crate::threads::interruptible;
+use crate::threads::{interruptible, on_pool};
 
 /// Graph, features, labels and splits of one set of nodes.
 #[pyclass(frozen, module = "girih")]
@@ -53,8 +53,47 @@ pub fn load(
     Dataset::of(py, data, is_plain.then_some(spec))
 }
 
+/// Training, validation and test nodes: ids, or masks of all nodes.
+type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// Labels of an array: a class for each node, or a row of 0 and 1.
+fn labels(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
+    if as_array("y", y)?.ndim() == 1 {
+        return Ok(Labels::single(classes("y", y)?));
+    }
+    let targets = matrix("y", y)?;
+    Ok(Labels::Multi { n_classes: targets.n_cols(), targets })
+}
+
 #[pymethods]
 impl Dataset {
+    #[new]
+    #[pyo3(signature = (graph, x = None, y = None, split = None, *, name = "data"))]
+    fn new(
+        graph: &Bound<'_, Graph>,
+        x: Option<&Bound<'_, PyAny>>,
+        y: Option<&Bound<'_, PyAny>>,
+        split: Option<Parts<'_>>,
+        name: &str,
+    ) -> PyResult<Self> {
+        let (py, csr) = (graph.py(), &graph.get().csr);
+        let store = match x.map(|x| (x, x.cast::<FeatureStore>())) {
+            None => None,
+            Some((_, Ok(store))) => Some(store.clone().unbind()),
+            Some((rows, Err(_))) => Some(Py::new(py, FeatureStore::of(Features::Dense(matrix("x", rows)?)))?),
+        };
+        let features = store.as_ref().map(|store| Features::clone(&store.get().features));
+        let part = |what, nodes: &Bound<'_, PyAny>| node_ids(what, nodes, csr.n_rows());
+        let split = split.map(|(train, val, test)| {
+            let (train, val) = (part("training node", &train)?, part("validation node", &val)?);
+            Ok::<_, PyErr>(Split { train, val, test: part("test node", &test)? })
+        });
+        let splits = split.transpose()?.into_iter().collect();
+        let labels = y.map(labels).transpose()?;
+        let made = on_pool(py, || Data::new(name, csr.clone(), features, labels, splits))?.map_err(of_dataset)?;
+        Ok(Self { data: Arc::new(made), graph: graph.clone().unbind(), features: store })
+    }
+
     #[getter]
     fn name(&self) -> &str {
         &self.data.name

@@ -157,3 +157,10 @@ def test_refusals():
         gd.NeighborLoader(g, torch.tensor([100]), [2])
     with pytest.raises(ValueError, match="0"):
         gd.NeighborLoader(g, torch.arange(N), [0])
+
+
+def test_data_sets_go_both_ways():
+    dataset = girih.load("synth:planted,nodes=300,degree=6,features=8,classes=3")
+    back = girih.dgl.from_dgl(girih.dgl.to_dgl(dataset))
+    assert (back.x == dataset.x).all() and (back.y == dataset.y).all()
+    assert all((a == b).all() for a, b in zip(back.split, dataset.split))

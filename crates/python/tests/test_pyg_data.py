@@ -233,3 +233,15 @@ def test_bad_data():
         gp.GraphSAINTNodeSampler(data, 10, save_dir="here")
     with pytest.raises(NotImplementedError, match="time"):
         next(iter(NodeLoader(data, node_sampler=gp.NeighborSampler(data, [2]), input_time=torch.arange(N))))
+
+
+def test_data_sets_go_both_ways():
+    dataset = girih.load("synth:planted,nodes=300,degree=6,features=8,classes=3")
+    data = girih.pyg.to_pyg(dataset)
+    back = girih.pyg.from_pyg(data)
+    assert (back.x == dataset.x).all() and (back.y == dataset.y).all()
+    assert all((a == b).all() for a, b in zip(back.split, dataset.split)) and back.graph.num_edges == dataset.graph.num_edges
+    assert girih.train(back, epochs=3, device="cpu").runs == girih.train(dataset, epochs=3, device="cpu").runs
+    del data.val_mask
+    data.y = data.y.unsqueeze(1)
+    assert girih.pyg.from_pyg(data, graph=back.graph).split is None

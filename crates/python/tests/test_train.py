@@ -70,6 +70,31 @@ def test_checkpoints_go_both_ways(data, tmp_path):
         girih.checkpoint_of_weights(girih.settings_of(checkpoint), missing)
 
 
+def test_data_of_arrays(data):
+    graph, split = data.graph, data.split
+    masks = tuple(np.isin(np.arange(400), nodes) for nodes in split)
+    loaded = girih.train(data, **QUICK)
+    for parts in (split, masks):
+        made = girih.Dataset(graph, data.x, data.y, parts)
+        assert made.num_classes == 4 and (made.split[0] == split[0]).all() and girih.train(made, **QUICK).runs == loaded.runs
+    some = data.y.astype(np.int32)
+    some[split[2]] = -1
+    assert girih.Dataset(graph, girih.compress(data.x, "int8"), some, split).y.min() == -1
+    several = np.eye(4, dtype=np.float32)[data.y]
+    outcome = girih.train(girih.Dataset(graph, data.x, several, split), **QUICK)
+    assert 0 <= outcome.runs[0].best["val_accuracy"] <= 1
+    for error, match, arguments in (
+        (ValueError, "rows|nodes", (data.x[:10], data.y)),
+        (ValueError, "node 0 is -2", (data.x, np.full(400, -2))),
+        (TypeError, "float64", (data.x, data.y.astype(float))),
+        (ValueError, "0 or 1|0 and 1|is 0.5|0.5", (data.x, np.full((400, 4), 0.5))),
+        (IndexError, "training node 0 is node 400", (data.x, data.y, ([400], [1], [2]))),
+        (ValueError, "mask of 3", (data.x, data.y, (np.ones(3, bool), [1], [2]))),
+    ):
+        with pytest.raises(error, match=match):
+            girih.Dataset(graph, *arguments)
+
+
 def test_a_callback_ends_training(data, tmp_path):
     outcome = girih.train(data, **QUICK, out=tmp_path / "a", on_event=lambda e: e.get("epoch") != 5)
     assert outcome.stopped and outcome.curves["epoch"].tolist() == [1, 2, 3, 4, 5]

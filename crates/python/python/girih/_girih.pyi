@@ -320,6 +320,23 @@ class FeatureStore:
 class Dataset:
     """Graph, features, labels and splits of one set of nodes."""
 
+    def __new__(
+        cls,
+        graph: Graph,
+        x: FeatureStore | ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        split: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+        *,
+        name: str = "data",
+    ) -> Dataset:
+        """Data of arrays, for `train`.
+
+        x: a row of features for each node (nodes × width).
+        y: the class of each node, -1 if it is unknown; or a row of 0 and 1 for each node (nodes × classes).
+        split: training, validation and test nodes, as ids or as masks.
+
+        Raises ValueError for a wrong number of rows or a wrong label, IndexError for a node that does not exist.
+        """
     @property
     def name(self) -> str: ...
     @property

@@ -41,7 +41,16 @@ def graph_of(graph: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
     return graph_of_edges(edge_index, graph.num_nodes(), duplicates)
 
 
-from_dgl = graph_of
+def from_dgl(graph: Any, *, duplicates: Duplicates = "refuse") -> girih.Dataset:
+    """Data set of a `dgl.DGLGraph`: `ndata["feat"]`, `ndata["label"]`, and train_mask, val_mask and test_mask if it has all.
+
+    Raises as `graph_of`.
+    """
+    made, nodes = graph_of(graph, duplicates=duplicates), graph.ndata
+    arrays = {name: nodes[name].detach().cpu().numpy() for name in nodes}
+    masks = [arrays.get(name) for name in ("train_mask", "val_mask", "test_mask")]
+    split = None if any(mask is None for mask in masks) else tuple(mask.astype(bool) for mask in masks)
+    return girih.Dataset(made, arrays.get("feat"), arrays.get("label"), split)
 
 
 def to_dgl(source: girih.Graph | girih.Dataset) -> Any:

@@ -3,7 +3,7 @@
 - `NeighborSampler`: for PyG's own `NodeLoader` and `LinkLoader`; one line of a program changes.
 - `NeighborLoader`, `LinkNeighborLoader`: PyG's argument names; the first makes batches ahead, on threads.
 - `ClusterLoader`, `GraphSAINTNodeSampler`, `GraphSAINTEdgeSampler`, `GraphSAINTRandomWalkSampler`: batches of subgraphs.
-- `graph_of`, `to_pyg`, `reorder`, `random_walks`; `Features` and `Edges`: PyG's feature and graph stores over girih's.
+- `graph_of`, `from_pyg`, `to_pyg`, `reorder`, `random_walks`; `Features` and `Edges`: PyG's feature and graph stores over girih's.
 
 A graph is copied once, by `graph_of(data)`. Loaders of the same data share it: pass `graph=graph_of(data)` to each.
 """

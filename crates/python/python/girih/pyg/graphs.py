@@ -58,7 +58,26 @@ def graph_of(data: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
     return graph_of_edges(edge_index.numpy(), data.num_nodes, duplicates)
 
 
-from_pyg = graph_of
+def from_pyg(data: Data, *, graph: girih.Graph | None = None, duplicates: Duplicates = "refuse") -> girih.Dataset:
+    """Data set of a `Data`: its graph, x, y, and train_mask, val_mask and test_mask if it has all three.
+
+    Dense `x` of float32 is read in place. Several classes a node are rows of 0 and 1. The graph is `graph`, or a new one.
+
+    Raises as `graph_of`, and ValueError for labels that are neither.
+    """
+    made = shared_graph(data, graph, duplicates)
+    if not isinstance(data, Data):
+        raise TypeError("from_pyg takes a Data; of stores, graph_of makes a graph")
+    masks = [data.get(name) for name in ("train_mask", "val_mask", "test_mask")]
+    split = None if any(mask is None or mask.dim() != 1 for mask in masks) else tuple(map(_array, masks))
+    y = data.get("y")
+    if y is not None and y.dim() == 2 and y.shape[1] == 1:
+        y = y.squeeze(1)
+    return girih.Dataset(made, _array(data.get("x")), _array(y), split)
+
+
+def _array(tensor: Tensor | None) -> Any:
+    return None if tensor is None else host("attribute", tensor).numpy()
 
 
 def shared_graph(data: Any, graph: girih.Graph | None, duplicates: Duplicates = "refuse") -> girih.Graph:
