@@ -368,7 +368,7 @@ def test_ctrl_c_ends_a_long_call():
     start = time.perf_counter()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        while True:
+        while time.perf_counter() - start < 20:
             graph.reorder("community")
     assert time.perf_counter() - start < 2
 
@@ -382,7 +382,7 @@ def test_ctrl_c_ends_the_wait_for_a_batch():
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     start = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
-        while True:
+        while time.perf_counter() - start < 20:
             epoch = iter(loader)
             next(epoch)
     assert time.perf_counter() - start < 5
