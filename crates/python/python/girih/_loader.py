@@ -22,7 +22,27 @@ def _store(features: FeatureStore | ArrayLike | None) -> FeatureStore | None:
     return features if features is None or isinstance(features, FeatureStore) else FeatureStore(features)
 
 
-class NeighborLoader:
+class _Epochs:
+    """Epochs of a native loader, which pickles as the arguments that made it."""
+
+    _loader: BatchLoader
+    _made_by: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Epoch:
+        return iter(self._loader)
+
+    def epoch(self, number: int, *, first: int = 0) -> Epoch:
+        """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
+        return self._loader.epoch(number, first=first)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), *self._made_by)
+
+
+class NeighborLoader(_Epochs):
     """Batches of sampled neighbors of `seeds`, made ahead by `threads` threads; each `iter()` is the next epoch.
 
     graph: a `Graph`, or a `Sampler`, which has num_neighbors and the other options already.
@@ -64,21 +84,8 @@ class NeighborLoader:
             features=_store(features),
         )
 
-    def __len__(self) -> int:
-        return len(self._loader)
 
-    def __iter__(self) -> Epoch:
-        return iter(self._loader)
-
-    def epoch(self, number: int, *, first: int = 0) -> Epoch:
-        """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
-        return self._loader.epoch(number, first=first)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (type(self), *self._made_by)
-
-
-class SubgraphLoader:
+class SubgraphLoader(_Epochs):
     """Subgraphs of a sampler without seeds (`Sampler.clusters`, `Sampler.saint`), `num_batches` an epoch."""
 
     def __init__(
@@ -93,19 +100,6 @@ class SubgraphLoader:
         self._made_by = (sampler, num_batches), dict(seed=seed, threads=threads, features=features)
         self.sampler = sampler
         self._loader = BatchLoader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=_store(features))
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def __iter__(self) -> Epoch:
-        return iter(self._loader)
-
-    def epoch(self, number: int, *, first: int = 0) -> Epoch:
-        """Epoch by its number, from batch `first` on."""
-        return self._loader.epoch(number, first=first)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _remake, (type(self), *self._made_by)
 
 
 def _remake(kind: type[Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
