@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use girih_graph_format::{Csr, FormatError};
 
-use crate::NodeId;
+use crate::{NodeId, SampleError};
 
 /// Index space of a block's columns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -139,6 +139,16 @@ impl Block {
         self.weights.clear();
         (self.n_destinations, self.n_columns, self.columns) = (0, 0, Columns::Local);
     }
+}
+
+/// Refuses the input block of a mini-batch whose nodes are not listed.
+pub(crate) fn check_local(inputs: &Block) -> Result<(), SampleError> {
+    if inputs.columns == Columns::Local {
+        return Ok(());
+    }
+    Err(SampleError::invalid(
+        "the inputs of the mini-batch have global columns, so that its nodes are not known; sample with local ones",
+    ))
 }
 
 /// Renumbers columns, which are below `n_columns`: first the ones in `first`, then all other listed columns in order.

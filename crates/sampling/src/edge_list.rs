@@ -2,7 +2,8 @@
 
 use std::iter::repeat_n;
 
-use crate::{Block, Columns, Expand, MiniBatch, NodeId, SampleError, Subgraph};
+use crate::block::check_local;
+use crate::{Block, Expand, MiniBatch, NodeId, SampleError, Subgraph};
 
 /// Integer type of ids for other libraries, which read signed ones. Ids lie below 2³¹, so that both types hold them.
 pub trait Index: Copy + Default + Send + Sync + 'static {
@@ -75,7 +76,7 @@ impl<I: Index> EdgeList<I> {
         if expand == Expand::PerLayer && batch.blocks.len() > 1 {
             return Err(drew_anew());
         }
-        check_columns(block)?;
+        check_local(block)?;
         let mut before = (0, 0);
         for hop in batch.blocks.iter().rev() {
             self.nodes_by_hop.push(hop.n_destinations - before.0);
@@ -157,15 +158,6 @@ fn first_places(n_distinct: usize, rows: &[u32]) -> Result<Vec<u32>, SampleError
         return Err(SampleError::invalid(format!("destination {row} is none of the listed seeds")));
     }
     Ok(first_of)
-}
-
-fn check_columns(block: &Block) -> Result<(), SampleError> {
-    if block.columns == Columns::Local {
-        return Ok(());
-    }
-    Err(SampleError::invalid(
-        "the inputs of the mini-batch have global columns, so that its nodes are not known; sample with local ones",
-    ))
 }
 
 fn drew_anew() -> SampleError {

@@ -7,11 +7,11 @@
 
 use girih_graph_format::Csr;
 
-use crate::block::Digest;
+use crate::block::{Digest, check_local};
 use crate::pool::Pool;
 use crate::relabel::{NodeSet, RankTable};
 use crate::sampler::{check_graph, check_listed};
-use crate::{Block, Columns, DrawKey, MiniBatch, NodeId, SampleError};
+use crate::{Block, DrawKey, MiniBatch, NodeId, SampleError};
 
 /// Some nodes of a graph and edges among them: the input of a training step whose layers share one graph.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,11 +57,7 @@ impl Subgraph {
         let Some(mut block) = batch.blocks.into_iter().next() else {
             return Err(SampleError::invalid("a mini-batch without blocks has no edges; sample at least one hop"));
         };
-        if block.columns == Columns::Global {
-            return Err(SampleError::invalid(
-                "the inputs of the mini-batch have global columns, so that its nodes are not known; sample with local ones",
-            ));
-        }
+        check_local(&block)?;
         block.indptr.resize(block.nodes.len() + 1, block.indices.len() as u64);
         block.n_destinations = block.nodes.len();
         Ok(Self { block, loss_weights: Vec::new() })
