@@ -39,6 +39,18 @@ impl ComputeError {
         Self(Box::new(Kind::Memory { what: what.into(), needed, available }))
     }
 
+    /// Whether memory of the device did not suffice.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(*self.0, Kind::Memory { .. })
+    }
+
+    /// Whether the device failed, rather than an argument was refused.
+    #[must_use]
+    pub fn is_device_failure(&self) -> bool {
+        matches!(*self.0, Kind::Device { .. })
+    }
+
     /// Error for a failure that the device reported.
     pub fn device(operation: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Kind::Device { operation, message: message.into() }))

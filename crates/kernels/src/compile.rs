@@ -79,6 +79,7 @@ sources! {
     SAMPLING_WEIGHTED = "sampling_weighted.cu";
     SAMPLING_SHARES = "sampling_shares.cu";
     SAMPLING_PATCHES = "sampling_patches.cu";
+    SAMPLING_LISTS = "sampling_lists.cu";
     WALKS = "walks.cu";
     NEIGHBORHOODS = "neighborhoods.cu";
     TRANSPOSE = "transpose.cu";

@@ -5,7 +5,9 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream, DriverError, LaunchConfig, result};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, result,
+};
 
 use crate::abi::BLOCK;
 use crate::blas::{Blas, workspace};
@@ -14,7 +16,7 @@ use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
 use crate::libraries;
 use crate::lt::Lt;
-use crate::pool;
+use crate::pool::{self, MemoryPool};
 use crate::staging::Staging;
 
 /// Compute capability of Ampere. Kernels need nothing newer, except variants chosen by the capability at hand.
@@ -32,6 +34,8 @@ pub struct Device {
     /// work of another.
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     pub(crate) staging: Staging,
+    /// Pool of a guest; `None` for the default pool of the GPU.
+    pool: Option<Arc<MemoryPool>>,
 }
 
 /// NVIDIA's libraries for dense products, all on one stream.
@@ -42,9 +46,9 @@ pub(crate) struct DenseLibraries {
 }
 
 impl DenseLibraries {
-    /// Opens both on a stream, with one workspace.
-    fn open(stream: &Arc<CudaStream>) -> Result<Self, KernelError> {
-        let workspace = workspace(stream)?;
+    /// Opens both on the stream of a device, with one workspace.
+    fn open(device: &Device) -> Result<Self, KernelError> {
+        let (stream, workspace) = (&device.stream, workspace(device)?);
         let lt = Lt::new(stream, Arc::clone(&workspace));
         Ok(Self { blas: Blas::new(Arc::clone(stream), workspace)?, lt })
     }
@@ -63,24 +67,58 @@ impl Device {
     /// When the driver, the compiler or cuBLAS is missing or does not suit the others, there is no such GPU, or it is
     /// too old.
     pub fn open(ordinal: usize) -> Result<Self, KernelError> {
-        let driver = Driver::load()?;
-        libraries::COMPILER.load()?;
-        let compiler = compiler_version();
-        driver.check(compiler, &format!("libnvrtc {compiler}"))?;
-        libraries::BLAS.load()?;
-        let context = open_context(ordinal)?;
-        let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
-        check_capability(&name_of(&context), capability)?;
-        // SAFETY: all work goes to one stream, so that no buffer is used on two.
-        unsafe { context.disable_event_tracking() };
+        let context = checked_context(ordinal)?;
         pool::keep_freed_memory(&context)
             .map_err(KernelError::driver("cannot set up the memory pool of the CUDA device"))?;
         let stream = context.new_stream().map_err(KernelError::driver("cannot make a CUDA stream"))?;
-        let number =
-            |attribute| context.attribute(attribute).map_err(KernelError::driver("cannot ask the CUDA device"));
+        Self::on(context, stream, None)
+    }
+
+    /// Opens a GPU for work beside another library, such as PyTorch: results are in the order of that library's
+    /// stream, and memory comes from a pool of its own. `stream` is the handle of the driver; 0 is the legacy default
+    /// stream, and 2 that of each thread.
+    ///
+    /// # Safety
+    /// The stream has to live as long as the device and all memory that comes from it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub unsafe fn guest(ordinal: usize, stream: u64, pool: &Arc<MemoryPool>) -> Result<Self, KernelError> {
+        let context = checked_context(ordinal)?;
+        // SAFETY: the caller vouches for the stream.
+        let stream = unsafe { context.wrap_borrowed_stream(stream as sys::CUstream) };
+        Self::on(context, stream, Some(Arc::clone(pool)))
+    }
+
+    fn on(
+        context: Arc<CudaContext>,
+        stream: Arc<CudaStream>,
+        pool: Option<Arc<MemoryPool>>,
+    ) -> Result<Self, KernelError> {
+        const ASKING: &str = "cannot ask the CUDA device";
+        let capability = context.compute_capability().map_err(KernelError::driver(ASKING))?;
+        let number = |attribute| context.attribute(attribute).map_err(KernelError::driver(ASKING));
         let n_sms = number(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         let (dense_libraries, modules, staging) = (OnceLock::new(), Mutex::default(), Staging::default());
-        Ok(Self { context, stream, dense_libraries, capability, n_sms, modules, staging })
+        Ok(Self { context, stream, dense_libraries, capability, n_sms, modules, staging, pool })
+    }
+
+    /// Allocates uninitialised memory in the order of the stream. A guest without memory first returns to the GPU what
+    /// its pool keeps.
+    pub(crate) fn allocate<T: DeviceRepr>(&self, len: usize) -> Result<CudaSlice<T>, DriverError> {
+        let Some(pool) = &self.pool else {
+            // SAFETY: every bit pattern is a value of what devices read; callers write before they read.
+            return unsafe { self.stream.alloc(len) };
+        };
+        match pool.allocate(&self.stream, len) {
+            Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                // Memory that work under way has freed counts only after it.
+                self.stream.synchronize()?;
+                let _ = pool.trim();
+                pool.allocate(&self.stream, len)
+            }
+            allocated => allocated,
+        }
     }
 
     /// Links by which the first `n_gpus` GPUs read each other's memory: one number for each ordered pair, by reader.
@@ -114,6 +152,7 @@ impl Device {
             n_sms: self.n_sms,
             modules: Mutex::default(),
             staging: Staging::default(),
+            pool: self.pool.clone(),
         })
     }
 
@@ -152,11 +191,8 @@ impl Device {
     /// # Errors
     /// When the driver fails.
     pub fn memory(&self) -> Result<(usize, usize), KernelError> {
-        let ask = || -> Result<(usize, usize), DriverError> {
-            let (free, all) = self.context.mem_get_info()?;
-            Ok((free + pool::kept_bytes(&self.context)?, all))
-        };
-        ask().map_err(KernelError::driver("cannot ask for free memory"))
+        let (free, all) = self.context.mem_get_info().map_err(KernelError::driver("cannot ask for free memory"))?;
+        Ok((free + self.kept_bytes()?, all))
     }
 
     /// cuBLAS and cuBLASLt, opened on first use.
@@ -164,13 +200,17 @@ impl Device {
         if let Some(open) = self.dense_libraries.get() {
             return Ok(open);
         }
-        let opened = DenseLibraries::open(&self.stream)?;
+        let opened = DenseLibraries::open(self)?;
         Ok(self.dense_libraries.get_or_init(|| opened))
     }
 
     /// Bytes that were freed here and are kept by the pool.
     pub(crate) fn kept_bytes(&self) -> Result<usize, KernelError> {
-        pool::kept_bytes(&self.context).map_err(KernelError::driver("cannot ask for kept memory"))
+        let Some(pool) = &self.pool else {
+            return pool::kept_bytes(&self.context).map_err(KernelError::driver("cannot ask for kept memory"));
+        };
+        let (used, reserved) = pool.bytes()?;
+        Ok(reserved.saturating_sub(used) as usize)
     }
 
     /// Bytes of memory that are not allocated.
@@ -230,6 +270,35 @@ pub(crate) fn open_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelErr
         return Err(Kind::NoDevice { ordinal, count, visible }.into());
     }
     CudaContext::new(ordinal).map_err(KernelError::driver("cannot open the CUDA device"))
+}
+
+/// Opens the context of a GPU on which kernels can be compiled and run.
+fn checked_context(ordinal: usize) -> Result<Arc<CudaContext>, KernelError> {
+    let driver = Driver::load()?;
+    libraries::COMPILER.load()?;
+    let compiler = compiler_version();
+    driver.check(compiler, &format!("libnvrtc {compiler}"))?;
+    libraries::BLAS.load()?;
+    let context = open_context(ordinal)?;
+    let capability = context.compute_capability().map_err(KernelError::driver("cannot ask the CUDA device"))?;
+    check_capability(&name_of(&context), capability)?;
+    // SAFETY: all work goes to one stream, so that no buffer is used on two.
+    unsafe { context.disable_event_tracking() };
+    Ok(context)
+}
+
+/// Runs `work`, and then makes the context current again that was so in this thread. Other libraries find their GPU by
+/// the current context.
+pub fn keeping_context<T>(work: impl FnOnce() -> T) -> T {
+    static HAS_DRIVER: OnceLock<bool> = OnceLock::new();
+    if !HAS_DRIVER.get_or_init(|| Driver::load().is_ok()) {
+        return work();
+    }
+    let before = result::ctx::get_current().ok().flatten();
+    let done = work();
+    // SAFETY: the context was current, and is one that another library keeps; null is none.
+    let _ = unsafe { result::ctx::set_current(before.unwrap_or(std::ptr::null_mut())) };
+    done
 }
 
 /// Name of a GPU.

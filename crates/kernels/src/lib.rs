@@ -5,6 +5,7 @@
 //! [`Survey`] checks each part.
 //!
 //! - [`Device`]: a GPU, its stream and its kernels.
+//! - [`MemoryPool`]: memory of a device that works beside another library, such as PyTorch; see [`Device::guest`].
 //! - [`NcclRank`]: ranks on GPUs that work together, one GPU each.
 //! - [`Timeline`]: a record of GPU activity over time, for a viewer.
 //! - [`DeviceSampler`]: mini-batches sampled on the GPU; [`DeviceWalks`]: random walks.
@@ -21,6 +22,7 @@ mod device;
 mod driver;
 mod error;
 mod features;
+mod lent;
 mod libraries;
 mod lt;
 mod matrix;
@@ -39,13 +41,18 @@ mod timing;
 mod worker_pool;
 
 pub use cuda::Cuda;
-pub use device::Device;
+pub use device::{Device, keeping_context};
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
+pub use lent::LentMatrix;
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse, Split};
 pub use nccl::NcclRank;
+pub use pool::MemoryPool;
 pub use recording::Recording;
-pub use sampling::{BatchSizes, Capacities, DeviceBatch, DeviceSampler, DeviceTopology, DeviceWalks};
+pub use sampling::{
+    BatchSampler, BatchSizes, Capacities, DeviceBatch, DeviceEdgeList, DeviceSampler, DeviceTopology, DeviceWalks,
+    EdgeNames, IndexWidth, SampledBatch, Scaling,
+};
 pub use survey::{FoundLibrary, Gpu, Survey};
 pub use tiling::{BlockKernel, Tiling};
 pub use timeline::Timeline;

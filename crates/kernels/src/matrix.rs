@@ -22,7 +22,8 @@ pub struct CudaMatrix {
 
 impl CudaMatrix {
     /// Elements from row to row.
-    pub(crate) fn pitch(&self) -> usize {
+    #[must_use]
+    pub fn pitch(&self) -> usize {
         pitch(self.shape.cols)
     }
 

@@ -1,13 +1,14 @@
 //! Runs the suite that every backend passes, on the first CUDA device. Without a device the tests say so and pass,
 //! unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use girih_compute::prelude::*;
 use girih_compute::testing::{PIECE, check_backend, check_backend_in_parts, piece};
 use girih_compute::{Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Matrix, Norm};
-use girih_kernels::{BlockKernel, Cuda, CudaSparse, Device, Tiling};
+use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Device, MemoryPool, Tiling, keeping_context};
 use girih_random::Key;
 
 fn device() -> Option<Device> {
@@ -25,6 +26,74 @@ fn device() -> Option<Device> {
 fn cuda_computes_what_the_reference_does() {
     let Some(device) = device() else { return };
     check_backend(&Cuda::new(device));
+}
+
+/// Pool and device of a guest on the default stream, as PyTorch has it.
+fn guest(limit: Option<usize>) -> Option<(Arc<MemoryPool>, Cuda)> {
+    drop(device()?);
+    let pool = Arc::new(MemoryPool::new(0, limit).unwrap());
+    // SAFETY: the default stream lives as long as the process.
+    let device = unsafe { Device::guest(0, 0, &pool) }.unwrap();
+    Some((pool, Cuda::new(device)))
+}
+
+#[test]
+fn a_guest_computes_what_the_reference_does_and_leaves_nothing() {
+    let Some((pool, cuda)) = guest(None) else { return };
+    check_backend(&cuda);
+    cuda.wait_for_all().unwrap();
+    drop(cuda);
+    assert_eq!(pool.bytes().unwrap().0, 0, "all memory is freed");
+    pool.trim().unwrap();
+    assert_eq!(pool.bytes().unwrap(), (0, 0), "and given back");
+}
+
+#[test]
+fn a_guest_keeps_within_its_limit() {
+    const LIMIT: usize = 256 << 20;
+    let Some((pool, cuda)) = guest(Some(LIMIT)) else { return };
+    let rows = |bytes: usize| Shape::new(bytes / 4096, 1024);
+    let held = cuda.zeros(rows(LIMIT / 2), Dtype::F32).unwrap();
+    let Err(error) = cuda.zeros(rows(2 * LIMIT), Dtype::F32) else { panic!("twice the limit") };
+    assert!(error.is_out_of_memory(), "{error}");
+    // What was freed just now serves the next allocation, also where the pool has to give it back before.
+    drop(held);
+    for _ in 0..3 {
+        drop(cuda.zeros(rows(LIMIT * 3 / 4), Dtype::F32).unwrap());
+    }
+    cuda.wait_for_all().unwrap();
+    assert!(pool.bytes().unwrap().1 <= LIMIT as u64);
+}
+
+#[test]
+fn memory_of_others_is_read_and_written_in_place() {
+    let Some((_pool, cuda)) = guest(None) else { return };
+    for (rows, cols) in [(9, 3), (70, 8), (33, 47), (5, 100), (0, 8)] {
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            let values: Vec<f32> = (0..rows * cols).map(|i| (i % 100) as f32).collect();
+            let x = cuda.upload(&Matrix::new(rows, cols, values.clone()).unwrap(), dtype).unwrap();
+            let out = cuda.zeros(Shape::new(rows, cols), dtype).unwrap();
+            let lend = |of: &CudaMatrix| {
+                // SAFETY: the memory is that of a matrix of this shape, which outlives the work below.
+                unsafe { cuda.lent_matrix(of.address(), Shape::new(rows, cols), dtype) }.unwrap()
+            };
+            let (lent, mut lent_out) = (lend(&x), lend(&out));
+            cuda.add_scaled(2.0, &lent, &mut lent_out).unwrap();
+            drop((lent, lent_out));
+            let doubled: Vec<f32> = values.iter().map(|value| 2.0 * value).collect();
+            assert_eq!(cuda.download(&out).unwrap().data(), doubled, "{rows} x {cols}, {dtype:?}");
+        }
+    }
+    // SAFETY: it is refused.
+    let Err(error) = (unsafe { cuda.lent_matrix(4, Shape::new(2, 8), Dtype::F32) }) else { panic!("not aligned") };
+    assert!(error.to_string().contains("clone it"), "{error}");
+}
+
+#[test]
+fn the_current_context_stays() {
+    let Some(_) = device() else { return };
+    let run = || keeping_context(|| Device::open(0).map(drop).is_ok());
+    assert!(run() && std::thread::spawn(run).join().unwrap());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
 //! - [`features`]: `FeatureStore`, dense or compressed.
 //! - [`train`]: whole trainings; [`checkpoint`]: what they leave, and its predictions; [`device`]: where both compute.
+//! - `cuda`: batches and features on a GPU, beside the work of `PyTorch`.
 //! - [`nn`]: operators of `girih.nn`, layers for PyTorch.
 //! - [`arrays`], [`options`]: conversion of arguments and of results; [`errors`]: which error is which exception; [`threads`]: work
 //!   without the GIL, Ctrl-C and fork.
@@ -18,6 +19,8 @@
 mod arrays;
 mod batch;
 mod checkpoint;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod dataset;
 mod device;
 mod errors;
@@ -40,6 +43,16 @@ mod _girih {
     use super::batch::{Batch, Block};
     #[pymodule_export]
     use super::checkpoint::Checkpoint;
+    #[cfg(feature = "cuda")]
+    #[pymodule_export]
+    use super::cuda::{
+        array::DeviceArray,
+        batch::{CudaBatch, CudaBlock},
+        features::CudaFeatures,
+        graph::CudaGraph,
+        guest::{cuda_empty_cache, cuda_memory, cuda_set_memory_limit},
+        loader::{CudaEpoch, CudaLoader},
+    };
     #[pymodule_export]
     use super::dataset::{Dataset, load};
     #[pymodule_export]
@@ -50,6 +63,9 @@ mod _girih {
     use super::loader::{BatchLoader, Epoch};
     #[pymodule_export]
     use super::nn::adjacency::Adjacency;
+    #[cfg(feature = "cuda")]
+    #[pymodule_export]
+    use super::nn::cuda::{cuda_nn_attention, cuda_nn_attention_backward, cuda_nn_sddmm, cuda_nn_spmm};
     #[pymodule_export]
     use super::nn::operators::{nn_attention, nn_attention_backward, nn_sddmm, nn_spmm};
     #[pymodule_export]

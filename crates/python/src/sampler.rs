@@ -43,6 +43,8 @@ pub struct Form {
     pub edge_ids: bool,
     /// A batch is one list of edges, and not blocks alone.
     pub is_list: bool,
+    /// Whether an edge may be drawn repeatedly.
+    pub has_repeats: bool,
 }
 
 /// Memory of one batch.
@@ -85,6 +87,18 @@ impl Core {
 
     pub fn form(&self) -> Form {
         self.form
+    }
+
+    /// Sampler of neighbors.
+    #[cfg(feature = "cuda")]
+    pub fn neighbors(&self) -> Result<&NeighborSampler, girih_compute::ComputeError> {
+        match &self.method {
+            Method::Neighbors(sampler) => Ok(sampler),
+            _ => Err(girih_compute::ComputeError::argument(
+                "sampling on the device",
+                "GPUs sample neighbors alone; take layer-wise samplers and subgraphs on the CPU",
+            )),
+        }
     }
 
     pub fn has_seeds(&self) -> bool {
@@ -319,7 +333,7 @@ impl Sampler {
             let csr = &graph.get().csr;
             sampler = sampler.weighted(on_pool(py, || Bias::new(csr, &by_position))?.map_err(of_sampling)?);
         }
-        let form = Form { wide, edge_ids, is_list };
+        let form = Form { wide, edge_ids, is_list, has_repeats: options.replace };
         Ok(Self::of(graph, Method::Neighbors(sampler), form, ("Sampler", made_by.unbind())))
     }
 
@@ -339,7 +353,7 @@ impl Sampler {
             "fastgcn" => LayerSampler::fast_gcn(&graph.get().csr, sizes, replace).map_err(of_sampling)?,
             other => return Err(value_error(format!("no method {other:?}; there are \"ladies\" and \"fastgcn\""))),
         };
-        let form = Form { wide: is_wide(index_dtype)?, edge_ids: true, is_list: false };
+        let form = Form { wide: is_wide(index_dtype)?, edge_ids: true, is_list: false, has_repeats: false };
         Ok(Self::of(graph, Method::Layers(sampler), form, ("layerwise", made_by)))
     }
 
@@ -364,7 +378,7 @@ impl Sampler {
             )));
         }
         let sampler = ClusterSampler::new(&of_node, n_clusters, clusters_per_batch).map_err(of_sampling)?;
-        let form = Form { wide: is_wide(index_dtype)?, edge_ids: true, is_list: true };
+        let form = Form { wide: is_wide(index_dtype)?, edge_ids: true, is_list: true, has_repeats: false };
         Ok(Self::of(graph, Method::Subgraphs(Box::new(sampler)), form, ("clusters", made_by)))
     }
 
@@ -391,7 +405,7 @@ impl Sampler {
                 return Err(value_error(format!("no method {other:?}; there are \"nodes\", \"edges\" and \"walks\"")));
             }
         };
-        let form = Form { wide: is_wide(index_dtype)?, edge_ids: true, is_list: true };
+        let form = Form { wide: is_wide(index_dtype)?, edge_ids: true, is_list: true, has_repeats: false };
         let method = Method::Subgraphs(Box::new(sampler.map_err(of_sampling)?));
         Ok(Self::of(graph, method, form, ("saint", made_by)))
     }

@@ -2,6 +2,7 @@
 //! tests report that and pass, unless `GIRIH_REQUIRE_GPU` is set: `cargo xtask gpu-test` sets it.
 
 mod inputs;
+mod owned;
 
 use self::inputs::*;
 use std::sync::Arc;

@@ -139,3 +139,44 @@ pub(crate) struct RequestArguments {
 
 // SAFETY: plain words in the order and layout of the kernels' struct.
 unsafe impl DeviceRepr for RequestArguments {}
+
+/// Batch as one list of edges: `EdgeList` of `cuda/sampling_lists.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EdgeList {
+    pub(crate) nodes: u64,
+    pub(crate) columns: u64,
+    pub(crate) indptr: u64,
+    pub(crate) edge_ids: u64,
+    pub(crate) names: u64,
+    pub(crate) n_rows: u64,
+    pub(crate) n_nodes: u64,
+    pub(crate) sources: u64,
+    pub(crate) destinations: u64,
+    pub(crate) ids: u64,
+    pub(crate) edges: u64,
+}
+
+/// Matrix of a block: `BlockOperand` of `cuda/sampling_lists.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockOperand {
+    pub(crate) nodes: u64,
+    pub(crate) columns: u64,
+    pub(crate) indptr: u64,
+    pub(crate) graph: u64,
+    pub(crate) n_rows: u64,
+    pub(crate) n_columns: u64,
+    pub(crate) has_loops: u32,
+    pub(crate) is_symmetric: u32,
+    pub(crate) out_indptr: u64,
+    pub(crate) out_indices: u64,
+    pub(crate) values: u64,
+    pub(crate) left: u64,
+    pub(crate) right: u64,
+}
+
+// SAFETY: plain words in the order and layout of the kernels' structs, without padding.
+unsafe impl DeviceRepr for EdgeList {}
+// SAFETY: as above.
+unsafe impl DeviceRepr for BlockOperand {}

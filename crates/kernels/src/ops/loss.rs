@@ -78,7 +78,8 @@ impl LossOps for Cuda {
         if classes.range.end <= n_columns as u64 || classes.is_on_host() && checked.get().is_some_and(is_known) {
             return Ok(());
         }
-        let mut found = self.device.stream.alloc_zeros::<u32>(1).map_err(Self::failed(OPERATION))?;
+        let mut found = self.scratch::<u32>(OPERATION, 1)?;
+        self.device.stream.memset_zeros(&mut found).map_err(Self::failed(OPERATION))?;
         let kernel = self.kernel(OPERATION, Source::LOSS, "find_bad_class", &[])?;
         let (n, cols) = (rows.range.len as u64, n_columns as u64);
         let mut launch = self.device.stream.launch_builder(&kernel);

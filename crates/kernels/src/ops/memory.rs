@@ -196,7 +196,10 @@ impl Cuda {
     }
 
     /// Allocates a matrix without initialising it; an operation has to write all elements.
-    pub(crate) fn uninitialized(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
+    ///
+    /// # Errors
+    /// When the memory of the device does not suffice.
+    pub fn uninitialized(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         checks::allocation(shape, dtype.n_bytes())?;
         let padded = Shape::new(shape.rows, pitch(shape.cols));
         checks::allocation(padded, dtype.n_bytes())?;
@@ -212,15 +215,13 @@ impl Cuda {
         len: usize,
         what: impl FnOnce() -> String,
     ) -> Result<CudaSlice<T>, ComputeError> {
-        // SAFETY: all elements are numbers, and every bit pattern is one; callers write before they read.
-        let allocated =
-            unsafe { self.device.stream.alloc::<T>(whole_words::<T>(len.max(1))) }.map_err(|error| match error {
-                DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
-                    let free = self.device.memory().map_or(0, |(free, _)| free as u64);
-                    ComputeError::memory(what(), (len * size_of::<T>()) as u64, free)
-                }
-                error => Self::failed(operation)(error),
-            })?;
+        let allocated = self.device.allocate::<T>(whole_words::<T>(len.max(1))).map_err(|error| match error {
+            DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                let free = self.device.memory().map_or(0, |(free, _)| free as u64);
+                ComputeError::memory(what(), (len * size_of::<T>()) as u64, free)
+            }
+            error => Self::failed(operation)(error),
+        })?;
         self.recorder.allocates(allocated.num_bytes());
         if cfg!(debug_assertions) {
             self.poison(&allocated).map_err(Self::failed(operation))?;

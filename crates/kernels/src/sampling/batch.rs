@@ -7,8 +7,11 @@
 //!                                                         are one list, of which each block has the first ones
 //! ```
 
+use std::sync::Arc;
+
 use cudarc::driver::{CudaSlice, CudaView, DeviceRepr};
 use girih_compute::ComputeError;
+use girih_compute::checks::IdRange;
 use girih_graph_format::NodeId;
 use girih_sampling::{Block, Columns, DrawKey, Draws, Expand, MiniBatch, NeighborOptions};
 
@@ -17,6 +20,7 @@ use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
 use crate::abi::{BLOCK, DRAW_ROWS_MANY};
+use crate::matrix::{CudaIds, Derived};
 
 /// Blocks in device memory, overwritten by each [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into).
 pub struct DeviceBatch {
@@ -243,6 +247,13 @@ impl DeviceBatch {
         })
     }
 
+    /// First nodes of the batch, copied to memory of their own.
+    pub(super) fn first_nodes(&self, cuda: &Cuda, n: usize) -> Result<CudaIds, ComputeError> {
+        let ids = copied(cuda, &self.nodes.slice(..n))?;
+        let range = IdRange { len: n, end: self.n_columns as u64 };
+        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
+    }
+
     /// Fails if the batch is incomplete or its seeds are invalid.
     pub(super) fn check(&self, sizes: &BatchSizes) -> Result<(), ComputeError> {
         if sizes.failure.has_repeated_seed() {
@@ -281,6 +292,15 @@ struct HostParts {
     sources: Vec<NodeId>,
     columns: Option<Vec<NodeId>>,
     edge_ids: Option<Vec<u64>>,
+}
+
+/// Copy of a list, in memory of its own.
+pub(super) fn copied<T: DeviceRepr>(cuda: &Cuda, list: &CudaView<'_, T>) -> Result<CudaSlice<T>, ComputeError> {
+    let (n, mut copy) = (list.len(), cuda.scratch::<T>(OPERATION, list.len())?);
+    if n > 0 {
+        cuda.device.stream.memcpy_dtod(list, &mut copy.slice_mut(..n)).map_err(Cuda::failed(OPERATION))?;
+    }
+    Ok(copy)
 }
 
 /// First `n` elements of a list, downloaded.

@@ -13,6 +13,7 @@
 //! - [`DeviceSampler`]: neighbor sampling, hop by hop. Start here.
 //! - [`DeviceBatch`]: its result on the device.
 //! - [`CudaGraph`](source::CudaGraph): the graph from which batches for training are drawn; they come as rows of `Â`.
+//! - [`BatchSampler`]: batches in memory of their own, sampled ahead, for other libraries and their layers.
 //! - `PatchDraws`: collective draws of ranks that each have the rows of a patch, exchanged between their GPUs.
 //! - [`DeviceWalks`]: random walks.
 
@@ -24,8 +25,10 @@ mod hashed;
 mod launch;
 mod patches;
 mod places;
+mod prefetch;
 mod ranks;
 mod repeat;
+mod sampled;
 mod sampler;
 mod source;
 mod topology;
@@ -35,6 +38,7 @@ pub use batch::DeviceBatch;
 pub use capacities::Capacities;
 pub use control::BatchSizes;
 pub(crate) use patches::{OwnerMap, Pieces, failed};
+pub use sampled::{BatchSampler, DeviceEdgeList, EdgeNames, IndexWidth, SampledBatch, Scaling};
 pub use sampler::DeviceSampler;
 pub use topology::DeviceTopology;
 pub use walks::DeviceWalks;

@@ -1,19 +1,16 @@
 //! [`CudaGraph`] and [`CudaNeighbors`]: batches for training, from the sampler to rows of `Â`, on the device.
 //!
 //! ```text
-//! request   seeds ──▶ sampler ──▶ DeviceBatch ──copy of its words──▶ pinned memory        on a stream of its own
-//! take      wait for the words ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
+//! request   seeds ──▶ Prefetch ──▶ DeviceBatch                                           on a stream of its own
+//! take      wait for its sizes ──▶ for each hop rows_of_draws ──▶ CudaSparse, whose memory is its own
 //! ```
-//! The host waits only for the control words, which hold the sizes. Later work of the host overlaps the sampling,
-//! which begins when all earlier work is done. Ranks that hold patches and ask each other sample a batch together
-//! when they take it. The host then waits for each hop, while the device does the work asked of it since the request.
+//! [`Prefetch`] samples ahead.
 
 use std::iter;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, PinnedHostSlice, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg};
 use girih_comm::{CommError, GpuTransport};
-use girih_compute::checks::IdRange;
 use girih_compute::{ComputeError, Shape};
 use girih_features::{
     ByTransport, NeighborBatch, NeighborBlock, NeighborGraph, NeighborOperand, NeighborSource, PatchOperand,
@@ -23,12 +20,13 @@ use girih_graph_format::{Csr, NodeId, Scales};
 use girih_sampling::{Columns, DrawKey, NeighborSampler, Neighbors};
 
 use super::patches::OwnerMap;
-use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
+use super::prefetch::Prefetch;
+use super::{BatchSizes, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
 use crate::abi::sampling::{Drawn, Weighing};
 use crate::compile::Source;
 use crate::device::threads_for;
-use crate::matrix::{CudaCsr, CudaIds, CudaSparse, Derived, TileCache};
+use crate::matrix::{CudaCsr, CudaIds, CudaSparse, TileCache};
 
 /// Lanes of a row: few for fan-outs, which are small, and more where all neighbors are wanted.
 const LANES: usize = 8;
@@ -48,31 +46,18 @@ enum OnHost {
     Patches(Vec<u32>, Option<Arc<OwnerMap>>),
 }
 
-/// Sampler, and the batch that it writes.
+/// Source of batches as rows of `Â`.
 pub(crate) struct CudaNeighbors<'a> {
     cuda: &'a Cuda,
-    /// Device with the stream of the sampling.
-    side: Cuda,
     graph: &'a CudaGraph,
-    sampler: DeviceSampler,
-    batch: DeviceBatch,
+    sampled: Prefetch,
     /// Whether seeds have all their neighbors.
     takes_all: bool,
+    /// Offsets of the rows of the requested seeds, if the host knows their lengths.
+    offsets: Option<Vec<u64>>,
     /// Kernel that makes rows of `Â`, each with `lanes` lanes.
     kernel: CudaFunction,
     lanes: usize,
-    words: PinnedHostSlice<u64>,
-    /// Event behind the copy of words.
-    copied: CudaEvent,
-    asked: Option<Request>,
-}
-
-/// Requested batch.
-enum Request {
-    /// Sampling is launched; holds the offsets of the rows of its seeds, if the host knows their lengths.
-    Begun(Option<Vec<u64>>),
-    /// All ranks sample the batch together, when it is taken.
-    Later(Vec<NodeId>, DrawKey),
 }
 
 /// Factors that turn edges into entries, on the device.
@@ -169,59 +154,30 @@ impl NeighborGraph<Cuda> for CudaGraph {
                 DeviceSampler::of_patches(&side, topology, owners.clone(), degrees, (sampler, batch_size))?
             }
         };
-        let batch = sampler.batch(&side)?;
-        let context = cuda.device.stream.context();
-        let pinned = || {
-            // SAFETY: all of it is written before it is read.
-            let words = unsafe { context.alloc_pinned_with_flags(batch.words.len(), 0) }?;
-            Ok((words, context.new_event(None)?))
-        };
-        let (words, copied) = pinned().map_err(Cuda::failed(OPERATION))?;
+        let is_collective = matches!(self.on_host, OnHost::Patches(_, Some(_)));
+        let sampled = Prefetch::new(cuda, side, sampler, is_collective)?;
         let lanes = if hops.contains(&Neighbors::All) { LANES_OF_ALL } else { LANES };
         let defines = vec![("LANES", lanes.to_string())];
         let kernel = cuda.variant(OPERATION, Source::NEIGHBORHOODS, "rows_of_draws", &defines)?;
-        let (graph, asked) = (self, None);
-        let source =
-            CudaNeighbors { cuda, side, graph, sampler, batch, takes_all, kernel, lanes, words, copied, asked };
-        Ok(Some(Box::new(source)))
+        Ok(Some(Box::new(CudaNeighbors { cuda, graph: self, sampled, takes_all, offsets: None, kernel, lanes })))
     }
 }
 
 impl NeighborSource<Cuda> for CudaNeighbors<'_> {
     fn request(&mut self, seeds: &[NodeId], key: DrawKey) -> Result<(), ComputeError> {
-        self.asked = None;
-        let (stream, n_words) = (&self.side.device.stream, self.batch.words.len());
-        let failed = Cuda::failed(OPERATION);
-        // Rows of the previous batch have been made.
-        stream.join(&self.cuda.device.stream).map_err(&failed)?;
-        if matches!(self.graph.on_host, OnHost::Patches(_, Some(_))) {
-            self.asked = Some(Request::Later(seeds.to_vec(), key));
-            return Ok(());
-        }
-        self.sampler.sample_into(&self.side, seeds, key, &mut self.batch)?;
-        // Nobody reads the words while they are copied: `take` waits, and so does the next copy behind this one.
-        let words = self.batch.page.slice(..n_words);
-        stream.memcpy_dtoh(&words, &mut self.words).map_err(&failed)?;
-        self.copied.record(stream).map_err(&failed)?;
-        self.asked = Some(Request::Begun(self.offsets_of(seeds)));
+        self.sampled.request(self.cuda, seeds, key)?;
+        self.offsets = self.offsets_of(seeds);
         Ok(())
     }
 
     fn take(&mut self) -> Result<NeighborBatch<Cuda>, ComputeError> {
-        let (sizes, offsets) = match self.asked.take() {
-            None => return Err(ComputeError::argument(OPERATION, "no batch was asked for")),
-            Some(Request::Begun(offsets)) => (self.sizes()?, offsets),
-            Some(Request::Later(seeds, key)) => {
-                self.sampler.sample_into(&self.side, &seeds, key, &mut self.batch)?;
-                (self.batch.sizes(&self.side)?, None)
-            }
-        };
-        self.batch.check(&sizes)?;
-        self.cuda.device.stream.join(&self.side.device.stream).map_err(Cuda::failed(OPERATION))?;
-        let n_hops = self.batch.words.n_hops;
+        let sizes = self.sampled.take(self.cuda)?;
+        let offsets = self.offsets.take();
+        let batch = &self.sampled.batch;
+        let n_hops = batch.words.n_hops;
         let blocks: Result<Vec<_>, ComputeError> =
             (0..n_hops).rev().map(|hop| self.block(&sizes, hop, offsets.as_deref().filter(|_| hop == 0))).collect();
-        let is_global = self.batch.options.inputs == Columns::Global;
+        let is_global = batch.options.inputs == Columns::Global;
         let n_found = sizes.n_nodes.last().copied().unwrap_or(0) as usize;
         Ok(NeighborBatch {
             blocks: blocks?,
@@ -232,14 +188,6 @@ impl NeighborSource<Cuda> for CudaNeighbors<'_> {
 }
 
 impl CudaNeighbors<'_> {
-    /// Sizes of the batch that was begun; one that exceeds its memory is sampled again.
-    fn sizes(&mut self) -> Result<BatchSizes, ComputeError> {
-        self.cuda.wait_for(OPERATION, &self.copied)?;
-        let words = self.words.as_slice().map_err(Cuda::failed(OPERATION))?;
-        let sizes = self.batch.words.sizes(words, self.batch.n_local_hops());
-        if sizes.is_overflow() { self.sampler.complete(&self.side, &mut self.batch) } else { Ok(sizes) }
-    }
-
     /// Offsets of the rows of seeds that have all their neighbors, if the host has the graph.
     fn offsets_of(&self, seeds: &[NodeId]) -> Option<Vec<u64>> {
         let OnHost::Whole(graph) = &self.graph.on_host else { return None };
@@ -258,7 +206,7 @@ impl CudaNeighbors<'_> {
         hop: usize,
         offsets: Option<&[u64]>,
     ) -> Result<NeighborBlock<Cuda>, ComputeError> {
-        let (cuda, batch, CudaGraph { topology, factors, .. }) = (self.cuda, &self.batch, self.graph);
+        let (cuda, batch, CudaGraph { topology, factors, .. }) = (self.cuda, &self.sampled.batch, self.graph);
         let is_global = hop >= batch.n_local_hops();
         let n_rows = sizes.n_nodes[hop] as usize;
         let n_columns = if is_global { topology.n_nodes() } else { sizes.n_nodes[hop + 1] as usize };
@@ -316,20 +264,13 @@ impl CudaNeighbors<'_> {
 
     /// First nodes of the batch, copied to memory of their own.
     fn first_nodes(&self, n: usize) -> Result<CudaIds, ComputeError> {
-        let mut ids: CudaSlice<u32> = self.cuda.scratch(OPERATION, n)?;
-        if n > 0 {
-            let nodes = self.batch.nodes.slice(..n);
-            self.cuda.device.stream.memcpy_dtod(&nodes, &mut ids.slice_mut(..n)).map_err(Cuda::failed(OPERATION))?;
-        }
-        let range = IdRange { len: n, end: self.graph.topology.n_nodes() as u64 };
-        Ok(CudaIds { range, host: Arc::default(), ids, derived: Derived::default() })
+        self.sampled.batch.first_nodes(self.cuda, n)
     }
 }
 
 impl Drop for CudaNeighbors<'_> {
     /// Waits until the device no longer reads or writes the memory; a rank that has failed is not waited for.
     fn drop(&mut self) {
-        let _ = self.cuda.wait(OPERATION);
-        let _ = self.side.wait(OPERATION);
+        self.sampled.finish(self.cuda);
     }
 }

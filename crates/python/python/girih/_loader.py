@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 from ._girih import Epoch, FeatureStore, Graph, BatchLoader, Sampler
 
 
-def _sampler(graph: Graph | Sampler, num_neighbors: Iterable[int] | None, options: dict[str, Any]) -> Sampler:
+def sampler_of(graph: Graph | Sampler, num_neighbors: Iterable[int] | None, options: dict[str, Any]) -> Sampler:
+    """Sampler of a loader's arguments."""
     if isinstance(graph, Sampler):
         if num_neighbors is not None or options:
             raise TypeError("a sampler has its num_neighbors and options already; leave them out")
@@ -18,7 +19,8 @@ def _sampler(graph: Graph | Sampler, num_neighbors: Iterable[int] | None, option
     return Sampler(graph, list(num_neighbors), **options)
 
 
-def _store(features: FeatureStore | ArrayLike | None) -> FeatureStore | None:
+def store_of(features: FeatureStore | ArrayLike | None) -> FeatureStore | None:
+    """Store of a loader's features, if there are any."""
     return features if features is None or isinstance(features, FeatureStore) else FeatureStore(features)
 
 
@@ -72,7 +74,7 @@ class NeighborLoader(_Epochs):
         self._made_by = (graph, seeds, num_neighbors), dict(
             batch_size=batch_size, shuffle=shuffle, drop_last=drop_last, seed=seed, threads=threads, features=features, **options
         )
-        self.sampler = _sampler(graph, num_neighbors, options)
+        self.sampler = sampler_of(graph, num_neighbors, options)
         self._loader = BatchLoader(
             self.sampler,
             seeds,
@@ -81,7 +83,7 @@ class NeighborLoader(_Epochs):
             drop_last=drop_last,
             seed=seed,
             threads=threads,
-            features=_store(features),
+            features=store_of(features),
         )
 
 
@@ -99,7 +101,7 @@ class SubgraphLoader(_Epochs):
     ) -> None:
         self._made_by = (sampler, num_batches), dict(seed=seed, threads=threads, features=features)
         self.sampler = sampler
-        self._loader = BatchLoader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=_store(features))
+        self._loader = BatchLoader(sampler, None, seed=seed, threads=threads, num_batches=num_batches, features=store_of(features))
 
 
 def _remake(kind: type[Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -11,18 +11,58 @@ use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
+#[cfg(feature = "cuda")]
+use super::cuda::BlockOperands;
 use super::operand::{Operands, Values, Whole};
 use crate::arrays::{edges, view};
 use crate::batch::Block;
+#[cfg(feature = "cuda")]
+use crate::cuda::batch::CudaBlock;
 use crate::errors::{of_format, value_error};
 use crate::graph::Graph;
 use crate::threads::on_pool;
 
-/// Operands of the adjacencies that are alive, by number.
-static LIVE: RwLock<Option<HashMap<i64, Weak<Operands>>>> = RwLock::new(None);
+/// Edges of an adjacency, and the operands that were made of them.
+pub enum Edges {
+    OnHost(Arc<Operands>),
+    /// Those of a block on a GPU.
+    #[cfg(feature = "cuda")]
+    OnGpu(BlockOperands),
+}
 
-/// Operands of the adjacency with a number.
-pub fn find(number: i64) -> PyResult<Arc<Operands>> {
+impl Edges {
+    /// Operands in memory of the host.
+    pub fn on_host(&self) -> Result<&Arc<Operands>, &'static str> {
+        match self {
+            Self::OnHost(operands) => Ok(operands),
+            #[cfg(feature = "cuda")]
+            Self::OnGpu(_) => Err("the block is on a GPU, and x on the CPU; move x to the GPU"),
+        }
+    }
+
+    /// Numbers of sources, of destinations and of edges that the caller gave.
+    fn sizes(&self) -> (usize, usize, usize) {
+        match self {
+            Self::OnHost(operands) => (operands.csr().n_cols(), operands.csr().n_rows(), operands.n_edges),
+            #[cfg(feature = "cuda")]
+            Self::OnGpu(block) => block.sizes(),
+        }
+    }
+
+    fn edges(&self, loops: bool) -> Result<Vec<i64>, String> {
+        match self {
+            Self::OnHost(operands) => operands.edges(loops),
+            #[cfg(feature = "cuda")]
+            Self::OnGpu(block) => block.edges(loops),
+        }
+    }
+}
+
+/// Edges of the adjacencies that are alive, by number.
+static LIVE: RwLock<Option<HashMap<i64, Weak<Edges>>>> = RwLock::new(None);
+
+/// Edges of the adjacency with a number.
+pub fn find(number: i64) -> PyResult<Arc<Edges>> {
     let live = LIVE.read().unwrap_or_else(PoisonError::into_inner);
     let found = live.as_ref().and_then(|live| live.get(&number)).and_then(Weak::upgrade);
     found.ok_or_else(|| {
@@ -35,17 +75,21 @@ pub fn find(number: i64) -> PyResult<Arc<Operands>> {
 /// Its number travels as a tensor over memory of this object, so that it lives as long as that tensor.
 #[pyclass(frozen, module = "girih._girih")]
 pub struct Adjacency {
-    operands: Arc<Operands>,
+    edges: Arc<Edges>,
     number: [i64; 1],
 }
 
 impl Adjacency {
     fn new(operands: Arc<Operands>) -> Self {
+        Self::of(Edges::OnHost(operands))
+    }
+
+    fn of(edges: Edges) -> Self {
         static NEXT: AtomicI64 = AtomicI64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (number, edges) = (NEXT.fetch_add(1, Ordering::Relaxed), Arc::new(edges));
         let mut live = LIVE.write().unwrap_or_else(PoisonError::into_inner);
-        live.get_or_insert_default().insert(number, Arc::downgrade(&operands));
-        Self { operands, number: [number] }
+        live.get_or_insert_default().insert(number, Arc::downgrade(&edges));
+        Self { edges, number: [number] }
     }
 }
 
@@ -100,26 +144,27 @@ impl Adjacency {
         })?
     }
 
+    /// Adjacency of a block of a batch on a GPU, which has to keep it.
+    #[cfg(feature = "cuda")]
+    #[staticmethod]
+    fn of_cuda_block(block: &Bound<'_, CudaBlock>) -> Self {
+        Self::of(Edges::OnGpu(BlockOperands::of(block.get())))
+    }
+
     #[getter]
     fn num_src(&self) -> usize {
-        self.operands.csr().n_cols()
+        self.edges.sizes().0
     }
 
     #[getter]
     fn num_dst(&self) -> usize {
-        self.operands.csr().n_rows()
+        self.edges.sizes().1
     }
 
     /// Number of edges that the caller gave.
     #[getter]
     fn num_edges(&self) -> usize {
-        self.operands.n_edges
-    }
-
-    /// Whether edges have weights of the graph.
-    #[getter]
-    fn is_weighted(&self) -> bool {
-        self.operands.csr().values().is_some()
+        self.edges.sizes().2
     }
 
     /// Number of the adjacency, in memory of this object: one `int64`.
@@ -130,8 +175,9 @@ impl Adjacency {
     }
 
     /// For each entry of the pattern, the position of its edge in the caller's order; see [`Operands::edges`].
-    fn edges<'py>(&self, py: Python<'py>, loops: bool) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let edges = on_pool(py, || self.operands.edges(loops))?.map_err(value_error)?;
+    #[pyo3(name = "edges")]
+    fn edge_names<'py>(&self, py: Python<'py>, loops: bool) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let edges = on_pool(py, || self.edges.edges(loops))?.map_err(value_error)?;
         Ok(edges.into_pyarray(py))
     }
 }
@@ -146,7 +192,7 @@ fn of_list(shape: (usize, usize), rows: Vec<NodeId>, cols: Vec<NodeId>) -> PyRes
 }
 
 /// Operands of a block, whose edges lie row after row but in the order of the draws.
-fn sorted_rows(block: &girih_sampling::Block) -> PyResult<Operands> {
+pub fn sorted_rows(block: &girih_sampling::Block) -> PyResult<Operands> {
     /// Number of rows that one task sorts.
     const ROWS: usize = 1 << 10;
     let (indptr, n_edges) = (&block.indptr, block.n_edges());

@@ -94,12 +94,25 @@ pub struct Operands {
     is_kept: bool,
     whole: Option<Whole>,
     made: Mutex<HashMap<Kind, Arc<CpuSparse>>>,
+    /// Operands on GPUs.
+    #[cfg(feature = "cuda")]
+    pub on_gpus: super::cuda::Uploaded,
 }
 
 impl Operands {
     /// Operands of a matrix, `names` and meaning of its values. `is_kept` says that they serve more than one step.
     pub fn new(csr: Csr, values: Values, names: Arc<Vec<i64>>, n_edges: usize, is_kept: bool) -> Self {
-        Self { csr, values, names, n_edges, is_kept, whole: None, made: Mutex::default() }
+        Self {
+            csr,
+            values,
+            names,
+            n_edges,
+            is_kept,
+            whole: None,
+            made: Mutex::default(),
+            #[cfg(feature = "cuda")]
+            on_gpus: super::cuda::Uploaded::default(),
+        }
     }
 
     /// Operands of a sampled block, with the terms of its graph where these are known.
@@ -119,11 +132,16 @@ impl Operands {
             return Ok(Arc::clone(found));
         }
         // Made outside the lock: it runs on all threads, and one that waits for them may come here for another kind.
+        let operand = Arc::new(self.upload(backend, kind)?);
+        Ok(Arc::clone(made().entry(kind).or_insert(operand)))
+    }
+
+    /// Operand of a kind on a backend.
+    pub fn upload<B: Memory>(&self, backend: &B, kind: Kind) -> Result<B::Sparse, String> {
         let (csr, scales) = self.make(kind)?;
         let symmetric = self.is_kept && csr.is_square() && csr.is_symmetric();
         let operand = SparseOperand { csr: &csr, scales, symmetric, names: None };
-        let operand = Arc::new(backend.upload_sparse(&operand).map_err(|error| error.to_string())?);
-        Ok(Arc::clone(made().entry(kind).or_insert(operand)))
+        backend.upload_sparse(&operand).map_err(|error| error.to_string())
     }
 
     /// For each entry of the pattern, the position of its edge in the caller's order; of an added self loop of

@@ -1,11 +1,13 @@
-//! Products and attention on the CPU backend. Operands are read and results written in memory of the caller's arrays.
+//! Products and attention. On the CPU, operands are read and results written in memory of the caller's arrays; `cuda` has
+//! those on GPUs.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
 
 use girih_compute::cpu::{CpuMatrix, CpuSparse};
 use girih_compute::prelude::*;
 use girih_compute::{
-    Attention, AttentionGrads, ComputeError, Cpu, Dropout, Dtype, Epilogue, HostMatrix, Shape, Transpose,
+    Attention, AttentionGrads, ComputeError, Cpu, Dropout, Dtype, Epilogue, HostMatrix, Memory, Shape, Transpose,
 };
 use girih_random::{Key, purpose};
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArrayMethods};
@@ -25,7 +27,7 @@ type Owned<'py> = Bound<'py, PyArray2<f32>>;
 type Array<'a, 'py> = &'a Owned<'py>;
 
 /// Operand of a graph: number of the adjacency, and name of the kind.
-type Handle = (i64, String);
+pub type Handle = (i64, String);
 /// Results of an attention: `out`, `log_sums`.
 type Results<'py> = (Owned<'py>, Owned<'py>);
 /// Results of an attention, and the gradient of `out`.
@@ -92,7 +94,8 @@ fn on_operand(
     (number, kind): (i64, &str),
     work: impl FnOnce(&CpuSparse) -> Result<(), ComputeError> + Send,
 ) -> PyResult<()> {
-    let (operands, kind) = (adjacency::find(number)?, kind.parse::<Kind>().map_err(value_error)?);
+    let (found, kind) = (adjacency::find(number)?, kind.parse::<Kind>().map_err(value_error)?);
+    let operands = found.on_host().map_err(value_error)?;
     let run = || work(&*operands.of(&CPU, kind)?).map_err(|error| error.to_string());
     on_pool(py, run)?.map_err(value_error)
 }
@@ -127,41 +130,60 @@ pub fn nn_sddmm(py: Python<'_>, graph: Handle, x: Array<'_, '_>, y: Array<'_, '_
 }
 
 /// Options of an attention: number of heads, slope of the leaky ReLU, probability and key of the dropout.
-type Options = (usize, f32, f32, i64);
+pub type Options = (usize, f32, f32, i64);
 
-/// Operands of an attention, as matrices.
-struct Operands {
-    destination: CpuMatrix,
-    source: CpuMatrix,
-    vector: Option<CpuMatrix>,
-    values: CpuMatrix,
+/// Operands of an attention, or their gradients, in memory of one kind. See [`Attention`].
+pub struct Operands<M> {
+    pub destination: M,
+    pub source: M,
+    pub vector: Option<M>,
+    pub values: M,
 }
 
-/// Operands of an attention, as arrays: destination, source, vector, values. See [`Attention`].
-type Arrays<'py> = (Owned<'py>, Owned<'py>, Option<Owned<'py>>, Owned<'py>);
+/// Operands of an attention, as Python has them: destination, source, vector, values.
+pub type Given<T> = (T, T, Option<T>, T);
 
-impl Operands {
-    fn read((destination, source, vector, values): &Arrays<'_>) -> PyResult<Self> {
+impl<M> Operands<M> {
+    /// Operands of what Python gives, each under its name.
+    pub fn of<T>(
+        (destination, source, vector, values): &Given<T>,
+        convert: impl Fn(&str, &T) -> PyResult<M>,
+    ) -> PyResult<Self> {
         Ok(Self {
-            destination: read("destination", destination)?,
-            source: read("source", source)?,
-            vector: vector.as_ref().map(|vector| read("vector", vector)).transpose()?,
-            values: read("values", values)?,
+            destination: convert("destination", destination)?,
+            source: convert("source", source)?,
+            vector: vector.as_ref().map(|vector| convert("vector", vector)).transpose()?,
+            values: convert("values", values)?,
         })
     }
 
-    fn all(&self) -> Vec<&CpuMatrix> {
+    fn all(&self) -> Vec<&M> {
         [&self.destination, &self.source, &self.values].into_iter().chain(&self.vector).collect()
     }
 
-    fn attention<'a>(&'a self, graph: &'a CpuSparse, (heads, slope, p, key): Options) -> Attention<'a, Cpu> {
+    /// Attention over a graph.
+    pub fn attention<'a, B: Memory>(&'a self, graph: &'a B::Sparse, options: Options) -> Attention<'a, B>
+    where
+        M: Deref<Target = B::Matrix>,
+    {
+        let (heads, slope, p, key) = options;
         let Self { destination, source, vector, values } = self;
         let dropout = (p > 0.0).then(|| Dropout::new(p, Key::new(key.cast_unsigned(), purpose::DROPOUT)));
-        Attention { graph, heads, slope, dropout, destination, source, vector: vector.as_ref(), values }
+        Attention { graph, heads, slope, dropout, destination, source, vector: vector.as_deref(), values }
+    }
+
+    /// Gradients to be written.
+    pub fn grads<X>(&mut self) -> AttentionGrads<'_, X>
+    where
+        M: DerefMut<Target = X>,
+    {
+        let Self { destination, source, vector, values } = self;
+        AttentionGrads { destination, source, vector: vector.as_deref_mut(), values }
     }
 }
 
-fn check_dropout((_, _, p, _): Options) -> PyResult<()> {
+/// Refuses a dropout that is no probability.
+pub fn check_dropout((_, _, p, _): Options) -> PyResult<()> {
     if (0.0..1.0).contains(&p) {
         return Ok(());
     }
@@ -174,14 +196,16 @@ pub fn nn_attention(
     py: Python<'_>,
     graph: Handle,
     options: Options,
-    operands: Arrays<'_>,
+    operands: Given<Owned<'_>>,
     results: Results<'_>,
 ) -> PyResult<()> {
     check_dropout(options)?;
-    let operands = Operands::read(&operands)?;
+    let operands = Operands::of(&operands, |what, array| read(what, array).map(Box::new))?;
     let (mut out, mut log_sums) = (written("out", &results.0)?, written("log_sums", &results.1)?);
-    check_apart(&[&out, &log_sums], &operands.all())?;
-    on_operand(py, (graph.0, &graph.1), |a| CPU.attention(&operands.attention(a, options), &mut out, &mut log_sums))
+    check_apart(&[&out, &log_sums], &operands.all().into_iter().map(|operand| &**operand).collect::<Vec<_>>())?;
+    on_operand(py, (graph.0, &graph.1), |a| {
+        CPU.attention(&operands.attention::<Cpu>(a, options), &mut out, &mut log_sums)
+    })
 }
 
 /// Gradients of an attention, shaped like `operands`, from its results and the gradient of the first of them:
@@ -191,25 +215,19 @@ pub fn nn_attention_backward<'py>(
     py: Python<'py>,
     graph: Handle,
     options: Options,
-    operands: Arrays<'py>,
+    operands: Given<Owned<'py>>,
     results: AllResults<'py>,
-    grads: Arrays<'py>,
+    grads: Given<Owned<'py>>,
 ) -> PyResult<()> {
     check_dropout(options)?;
-    let operands = Operands::read(&operands)?;
+    let operands = Operands::of(&operands, |what, array| read(what, array).map(Box::new))?;
     let (out, log_sums, grad) = (read("out", &results.0)?, read("log_sums", &results.1)?, read("grad", &results.2)?);
-    let (of_destination, of_source, of_vector, of_values) = &grads;
-    let of_vector = of_vector.as_ref().map(|vector| written("gradient of the vector", vector)).transpose()?;
-    let mut grads = Operands {
-        destination: written("gradient of the destination", of_destination)?,
-        source: written("gradient of the source", of_source)?,
-        vector: of_vector,
-        values: written("gradient of the values", of_values)?,
-    };
-    check_apart(&grads.all(), &operands.all().into_iter().chain([&out, &log_sums, &grad]).collect::<Vec<_>>())?;
+    let gradient = |what: &str, array: &Owned<'_>| written(&format!("gradient of the {what}"), array).map(Box::new);
+    let mut grads = Operands::of(&grads, gradient)?;
+    let read_only = operands.all().into_iter().map(|operand| &**operand).chain([&out, &log_sums, &grad]);
+    let results: Vec<_> = grads.all().into_iter().map(|grad| &**grad).collect();
+    check_apart(&results, &read_only.collect::<Vec<_>>())?;
     on_operand(py, (graph.0, &graph.1), |a| {
-        let Operands { destination, source, vector, values } = &mut grads;
-        let into = AttentionGrads { destination, source, vector: vector.as_mut(), values };
-        CPU.attention_backward(&operands.attention(a, options), (&out, &log_sums), &grad, into)
+        CPU.attention_backward(&operands.attention::<Cpu>(a, options), (&out, &log_sums), &grad, grads.grads())
     })
 }

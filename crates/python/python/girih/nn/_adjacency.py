@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from .. import _girih
 from .._girih import Block, Graph
 from . import _operators  # noqa: F401: registers the operators
 
+# Blocks on GPUs; none in a build without CUDA.
+_CudaBlock: Any = getattr(_girih, "CudaBlock", ())
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -20,7 +22,8 @@ class Adjacency:
     Layers make one of the graph that they are given. Make it yourself to call a compiled layer, or to sort an
     `edge_index` only once. It keeps what layers derive from it: normalisations, added self loops, the transpose.
 
-    graph: a `girih.Graph`, a `girih.Block`, or an `edge_index` (2, E) of integers: sources, then destinations.
+    graph: a `girih.Graph`, a `girih.Block`, a `girih.cuda.Block`, or an `edge_index` (2, E) of integers: sources, then
+        destinations.
     size: (number of sources, number of destinations) of an `edge_index`.
     """
 
@@ -30,15 +33,18 @@ class Adjacency:
     num_edges: int
     is_block: bool
 
-    def __init__(self, graph: Graph | Block | Tensor, size: tuple[int, int] | None = None):
-        if isinstance(graph, Graph):
+    def __init__(self, graph: Graph | Block | Tensor | Any, size: tuple[int, int] | None = None):
+        self.is_block = isinstance(graph, (Block, _CudaBlock))
+        if isinstance(graph, _CudaBlock):
+            native = _girih.Adjacency.of_cuda_block(graph)
+        elif isinstance(graph, Graph):
             native = _girih.Adjacency.of_graph(graph)
         elif isinstance(graph, Block):
             native = _girih.Adjacency.of_block(graph)
         elif isinstance(graph, Tensor):
             if size is None:
                 raise ValueError("size is missing: the numbers of sources and of destinations of edge_index")
-            native = _girih.Adjacency.of_edges(_host(graph, "edge_index"), size[0], size[1])
+            native = _girih.Adjacency.of_edges(graph.detach().cpu().numpy(), size[0], size[1])
         else:
             raise TypeError(
                 f"the graph is a {type(graph).__name__}; give a girih.Graph, a girih.Block, a girih.nn.Adjacency or an edge_index"
@@ -46,11 +52,10 @@ class Adjacency:
         # Sizes travel as those of empty tensors: compiled code then has nothing of one graph in it.
         self.rows, self.columns = torch.empty(native.num_dst, 0), torch.empty(native.num_src, 0)
         self.num_edges = native.num_edges
-        self.is_block = isinstance(graph, Block)
         # The tensor keeps `native`, and with it what operators look up by the number.
         self.handle = torch.from_numpy(native.handle)
         self._native = native
-        self._edges: dict[bool, Tensor] = {}
+        self._edges: dict[tuple[bool, torch.device], Tensor] = {}
 
     @property
     def num_src(self) -> int:
@@ -62,14 +67,15 @@ class Adjacency:
         """Number of destinations: rows of a result."""
         return self.rows.shape[0]
 
-    def edges(self, loops: bool) -> Tensor:
-        """For each entry, in the order of rows, the position of its edge in the caller's order, int64.
+    def edges(self, loops: bool, device: torch.device | str = "cpu") -> Tensor:
+        """For each entry, in the order of rows, the position of its edge in the caller's order, int64, on a device.
 
         With `loops`, each destination has an entry for its self loop; an added one of v is `num_edges + v`.
         """
-        if loops not in self._edges:
-            self._edges[loops] = torch.from_numpy(self._native.edges(loops))
-        return self._edges[loops]
+        key = loops, torch.device(device)
+        if key not in self._edges:
+            self._edges[key] = torch.from_numpy(self._native.edges(loops)).to(device)
+        return self._edges[key]
 
     def __deepcopy__(self, memo) -> Adjacency:
         """Itself: nothing changes it, and a copied number would not keep it."""
@@ -79,14 +85,8 @@ class Adjacency:
         return f"girih.nn.Adjacency(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges})"
 
 
-GraphLike = Union[Graph, Block, Adjacency, Tensor]
-"""What a layer takes as its graph."""
-
-
-def _host(tensor: Tensor, name: str):
-    if tensor.device.type != "cpu":
-        raise ValueError(f"{name} is on {tensor.device}; girih.nn computes on the CPU: call .cpu() first")
-    return tensor.detach().numpy()
+GraphLike = Union[Graph, Block, Adjacency, Tensor, Any]
+"""What a layer takes as its graph; also a `girih.cuda.Block`."""
 
 
 def adjacency(graph: GraphLike, num_src: int, num_dst: int | None = None) -> Adjacency:
@@ -112,8 +112,8 @@ def features(x: Tensor, width: int | None, name: str = "x") -> Tensor:
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}; give a tensor")
-    if x.device.type != "cpu":
-        raise ValueError(f"{name} is on {x.device}; girih.nn computes on the CPU: call .cpu() first")
+    if x.device.type not in ("cpu", "cuda"):
+        raise ValueError(f"{name} is on {x.device}; girih.nn computes on the CPU and on CUDA: call .cpu() first")
     if x.dtype not in _FLOATS:
         raise TypeError(f"{name} is {x.dtype}; girih.nn computes in float32: call .float() first")
     if x.dim() != 2:
@@ -123,6 +123,11 @@ def features(x: Tensor, width: int | None, name: str = "x") -> Tensor:
     return x
 
 
+def computed(x: Tensor) -> Tensor:
+    """`x` in a type that operators compute in: float32, or bfloat16 on GPUs."""
+    return x if x.dtype == torch.bfloat16 and x.is_cuda else x.float()
+
+
 def propagate(x: Tensor, graph: Adjacency, kind: str, weights: Tensor | None = None) -> Tensor:
     """Product (num_dst, width) of an operand of the graph with `x` (num_src, width), in the type of `x`.
 
@@ -130,5 +135,5 @@ def propagate(x: Tensor, graph: Adjacency, kind: str, weights: Tensor | None = N
     """
     if x.shape[0] != graph.num_src:
         raise ValueError(f"x has {x.shape[0]} rows, but the graph has {graph.num_src} sources; give one row for each")
-    out = torch.ops.girih.spmm(x.float(), weights, graph.handle, graph.rows, graph.columns, kind, False)
+    out = torch.ops.girih.spmm(computed(x), weights, graph.handle, graph.rows, graph.columns, kind, False)
     return out.to(x.dtype)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._adjacency import Adjacency, GraphLike
+from ._adjacency import Adjacency, GraphLike, computed
 from ._base import Convolution, Linear, glorot, pair
 from ._convolutions import _sides
 
@@ -67,7 +67,7 @@ class _Attention(Convolution):
         is_dropped = self.training and self.dropout > 0
         key = torch.randint(2**62, (1,)) if is_dropped else None
         out, _ = torch.ops.girih.attention(
-            destination.float(), source.float(), None if vector is None else vector.float(), values.float(), graph.handle,
+            computed(destination), computed(source), None if vector is None else computed(vector), computed(values), graph.handle,
             key, self.heads, self.negative_slope, self.dropout, "pattern+loops" if self.add_self_loops else "pattern",
         )  # fmt: skip
         out = out.to(values.dtype)

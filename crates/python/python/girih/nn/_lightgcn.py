@@ -48,7 +48,7 @@ class LightGCN(torch.nn.Module):
         if edge_label_index is None:
             if isinstance(graph, Adjacency):
                 raise ValueError("edge_label_index is missing: an Adjacency does not list its edges")
-            edge_label_index = torch.from_numpy(graph.edge_index()) if isinstance(graph, Graph) else graph
+            edge_label_index = torch.from_numpy(graph.edge_index()).to(self.alpha.device) if isinstance(graph, Graph) else graph
         out = self.get_embedding(graph, edge_weight)
         return (out[edge_label_index[0]] * out[edge_label_index[1]]).sum(dim=-1)
 

@@ -50,11 +50,11 @@ def _weighted(graph: Adjacency, edge_weight: Tensor, normalize: bool, loop: floa
     weights = edge_weight.float()
     if add_self_loops:
         weights = torch.cat([weights, weights.new_full((graph.num_dst,), loop)])
-    weights = weights.index_select(0, graph.edges(add_self_loops)).view(-1, 1)
+    weights = weights.index_select(0, graph.edges(add_self_loops, weights.device)).view(-1, 1)
     kind = "pattern+loops" if add_self_loops else "pattern"
     if not normalize:
         return lambda x: propagate(x, graph, kind, weights)
-    degrees = propagate(torch.ones(graph.num_src, 1), graph, kind, weights)
+    degrees = propagate(weights.new_ones(graph.num_src, 1), graph, kind, weights)
     degrees = F.pad(degrees, (0, 0, 0, graph.num_src - graph.num_dst), value=loop if add_self_loops else 0.0)
     is_positive = degrees > 0
     scale = torch.where(is_positive, degrees, 1.0).rsqrt() * is_positive

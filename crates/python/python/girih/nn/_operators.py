@@ -1,7 +1,8 @@
 """Operators `torch.ops.girih.…`: products and attention over a graph, with their gradients.
 
 The graph is a tensor of one number (`Adjacency.handle`), and sizes of results are those of empty tensors (`Adjacency.rows`,
-`columns`), so that compiled code serves any graph. Operators are functional and deterministic; operands are float32 on the CPU.
+`columns`), so that compiled code serves any graph. Operators are functional and deterministic. Operands are float32; on GPUs
+also bfloat16.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .. import _girih
+from . import _cuda
 
 _library = torch.library.Library("girih", "DEF")
 
@@ -56,6 +58,10 @@ def _attention(destination, source, vector, values, graph, key, heads, slope, dr
     return out, log_sums
 
 
+def _cuda_attention(destination, source, vector, values, graph, key, heads, slope, dropout, kind):
+    return _cuda.attention(_options(key, heads, slope, dropout), (destination, source, vector, values), graph, kind)
+
+
 def _attention_backward(
     grad, out, log_sums, destination, source, vector, values, graph, key, heads, slope, dropout, kind
 ):
@@ -73,22 +79,45 @@ def _attention_backward(
     return tuple(grads)
 
 
+def _cuda_attention_backward(
+    grad, out, log_sums, destination, source, vector, values, graph, key, heads, slope, dropout, kind
+):
+    operands = (destination, source, vector, values)
+    grads = _cuda.attention_backward(
+        _options(key, heads, slope, dropout), operands, (out, log_sums, grad), graph, kind
+    )
+    if vector is None:
+        grads[2] = values.new_empty(0)
+    return tuple(grads)
+
+
+def _fake_empty(rows, columns, like, dtype=None):
+    """Result without values, laid out as the device of `like` does it."""
+    if like.device.type == "cuda":
+        return _cuda.empty(rows, columns, like, dtype)
+    return like.new_empty((rows, columns), dtype=like.dtype if dtype is None else dtype)
+
+
+def _fake_like(operand):
+    return _fake_empty(operand.shape[0], operand.shape[1], operand)
+
+
 def _fake_spmm(x, weights, graph, rows, columns, kind, transpose):
-    return x.new_empty((rows.shape[0], x.shape[1]))
+    return _fake_empty(rows.shape[0], x.shape[1], x)
 
 
 def _fake_sddmm(x, y, graph, weights, kind):
-    return x.new_empty(weights.shape)
+    return _fake_like(weights)
 
 
 def _fake_attention(destination, source, vector, values, graph, key, heads, slope, dropout, kind):
     rows = destination.shape[0]
-    return values.new_empty((rows, values.shape[1])), values.new_empty((rows, heads))
+    return _fake_empty(rows, values.shape[1], values), _fake_empty(rows, heads, values, torch.float32)
 
 
 def _fake_attention_backward(grad, out, log_sums, destination, source, vector, values, *rest):
-    of_vector = values.new_empty((0,)) if vector is None else torch.empty_like(vector)
-    return torch.empty_like(destination), torch.empty_like(source), of_vector, torch.empty_like(values)
+    of_vector = values.new_empty((0,)) if vector is None else _fake_like(vector)
+    return _fake_like(destination), _fake_like(source), of_vector, _fake_like(values)
 
 
 def _spmm_setup(ctx, inputs, output):
@@ -128,9 +157,10 @@ def _attention_grads(ctx, grad, _):
     return of_destination, of_source, of_vector, of_values, None, None, None, None, None, None
 
 
-def _register(name, implementation, fake):
+def _register(name, on_cpu, on_cuda, fake):
     _library.define(name + _SCHEMAS[name])
-    _library.impl(name, implementation, "CPU")
+    _library.impl(name, on_cpu, "CPU")
+    _library.impl(name, on_cuda, "CUDA")
     if hasattr(torch.library, "register_fake"):
         torch.library.register_fake(f"girih::{name}", fake, lib=_library)
     else:
@@ -151,9 +181,9 @@ def _register_autograd(name, backward, setup):
     _library.impl(name, lambda *inputs: function.apply(*inputs), "Autograd")
 
 
-_register("spmm", _spmm, _fake_spmm)
-_register("sddmm", _sddmm, _fake_sddmm)
-_register("attention", _attention, _fake_attention)
-_register("attention_backward", _attention_backward, _fake_attention_backward)
+_register("spmm", _spmm, _cuda.spmm, _fake_spmm)
+_register("sddmm", _sddmm, _cuda.sddmm, _fake_sddmm)
+_register("attention", _attention, _cuda_attention, _fake_attention)
+_register("attention_backward", _attention_backward, _cuda_attention_backward, _fake_attention_backward)
 _register_autograd("spmm", _spmm_backward, _spmm_setup)
 _register_autograd("attention", _attention_grads, _attention_setup)

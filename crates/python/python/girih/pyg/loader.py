@@ -13,6 +13,7 @@ from torch_geometric.sampler import SamplerOutput
 import girih
 
 from .._edges import Draws, Duplicates, IndexDtype
+from .device import OnGpu
 from .graphs import check_homogeneous, drawn_seed, host, selected
 from .sampler import NeighborSampler, refuse_seed_time, tensor_of
 
@@ -56,6 +57,9 @@ class NeighborLoader:
     graph: `graph_of(data)`, to share one among loaders.
     x: a `girih.FeatureStore` (or rows), which batches have as `x` instead of `data.x`; the threads decode its rows.
     threads: number of threads that sample ahead; 0 to sample when a batch is asked for.
+    device: a GPU, such as "cuda", or a `girih.cuda.Graph`: sampling, rows of `x` and attributes are there, made ahead of
+        the step; `threads` and `pin_memory` have no part in it. Batches are the same, on any device.
+    placement, cache: of the rows of `x` for a GPU; see `girih.cuda.FeatureStore`. `x` may be one.
     draws, index_dtype, edge_ids: as in `NeighborSampler`.
 
     Batches have the attributes of `data`, and n_id, e_id, input_id, batch_size, num_sampled_nodes, num_sampled_edges.
@@ -99,11 +103,16 @@ class NeighborLoader:
         index_dtype: IndexDtype = "int64",
         edge_ids: bool = True,
         duplicates: Duplicates = "refuse",
+        device: Any = None,
+        placement: str = "device",
+        cache: float = 0.0,
         **refused: Any,
     ) -> None:
         check_homogeneous(data)
         refuse_seed_time(input_time, "input_time")
         check_refused(refused, "NeighborLoader")
+        if device is None and (placement, cache) != ("device", 0.0):
+            raise ValueError("placement and cache are for a GPU; give device=\"cuda\", too")
         if sampler is not None and shuffle:
             raise ValueError("sampler and shuffle exclude each other: the sampler decides on the order")
         if neighbor_sampler is None:
@@ -122,6 +131,10 @@ class NeighborLoader:
         self.sampler, self.generator, self.custom_cls = sampler, generator, custom_cls
         self.pin_memory = pin_memory and torch.cuda.is_available()
         self.threads, self.seed, self._epoch = threads, seed, 0
+        self._on_gpu = None
+        if device is not None and torch.device("cpu") != device:
+            self._on_gpu = OnGpu(data, neighbor_sampler, device, x, placement=placement, cache=cache)
+            x = None
         self._take_seeds(input_nodes, input_id)
         self._take_rows(x)
 
@@ -145,9 +158,9 @@ class NeighborLoader:
         if self.x is not None and len(self.x) != self.node_sampler.graph.num_nodes:
             raise ValueError(f"x has {len(self.x)} rows for {self.node_sampler.graph.num_nodes} nodes")
 
-    def _loader(
-        self, seeds: Tensor, seed: int, features: girih.FeatureStore | None = None
-    ) -> girih.NeighborLoader:
+    def _loader(self, seeds: Tensor, seed: int, features: girih.FeatureStore | None = None) -> Any:
+        if self._on_gpu is not None:
+            return self._on_gpu.loader(seeds, self.batch_size, self.drop_last, seed)
         return girih.NeighborLoader(
             self.node_sampler.sampler,
             seeds.numpy(),
@@ -179,7 +192,9 @@ class NeighborLoader:
         return self._made(batches, positions, store)
 
     def _store(self) -> girih.FeatureStore | None:
-        """Rows of `x`: those of the argument, or of `data.x` where they lie."""
+        """Rows of `x` on the host: those of the argument, or of `data.x` where they lie."""
+        if self._on_gpu is not None:
+            return None
         if self.x is not None or not isinstance(self.data, Data):
             return self.x
         x = self.data._store.get("x")
@@ -221,6 +236,8 @@ class NeighborLoader:
 
     def __call__(self, index: Any) -> Any:
         """Batch of the seeds at these positions in `input_nodes`; draws follow torch's generator."""
+        if self._on_gpu is not None:
+            raise NotImplementedError("batches of a GPU come in epochs; call a loader without device= for single ones")
         at = torch.as_tensor(index, dtype=torch.int64)
         seed = drawn_seed(self.generator)
         if self.node_sampler.disjoint and at.numel() > 0:
@@ -228,13 +245,18 @@ class NeighborLoader:
         batch = self.node_sampler.sampler.sample(self.input_nodes[at].numpy(), seed=seed)
         return self._data_of(batch, at, self._store())
 
-    def _data_of(self, batch: girih.Batch, at: Tensor, store: girih.FeatureStore | None) -> Any:
-        if self.node_sampler.subgraph_type != "directional" or self.transform_sampler_output is not None:
+    def _data_of(self, batch: Any, at: Tensor, store: girih.FeatureStore | None) -> Any:
+        if self.node_sampler.subgraph_type != "directional":
             return self._of_output(self.node_sampler.output_of(batch), at, brought=batch.x)
-        edge_index, node = torch.from_numpy(batch.edge_index), torch.from_numpy(batch.n_id)
+        edge_index, node, x = (tensor_of(array) for array in (batch.edge_index, batch.n_id, batch.x))
+        assert edge_index is not None and node is not None
         out = SamplerOutput(node, edge_index[0], edge_index[1], tensor_of(batch.e_id))
         out.num_sampled_nodes, out.num_sampled_edges = batch.num_sampled_nodes, batch.num_sampled_edges
-        return self._finished(out, edge_index, at, store, batch.x)
+        if self._on_gpu is not None:
+            at = at.to(self._on_gpu.device)
+        if self.transform_sampler_output is not None:
+            return self._of_output(out, at, brought=x)
+        return self._finished(out, edge_index, at, store, x)
 
     def _of_output(self, out: SamplerOutput, at: Tensor, brought: Any = None) -> Any:
         out.metadata = (self._ids(at), None)
@@ -243,12 +265,17 @@ class NeighborLoader:
         return self._finished(out, torch.stack([out.row, out.col]), at, self._store(), brought)
 
     def _ids(self, at: Tensor) -> Tensor:
-        return at if self.input_id is None else self.input_id[at]
+        return at if self.input_id is None else self.input_id[at.cpu()].to(at.device)
 
     def _finished(
         self, out: SamplerOutput, edge_index: Tensor, at: Tensor, store: girih.FeatureStore | None, brought: Any
     ) -> Any:
-        data = self._filtered(out, edge_index, has_x=store is not None)
+        if self._on_gpu is not None:
+            data = self._on_gpu.filtered(out, edge_index)
+            if brought is not None:
+                data.x = brought
+        else:
+            data = self._filtered(out, edge_index, has_x=store is not None)
         if store is not None:
             data.x = self._rows(brought, out.node, store)
         data.n_id, data.input_id, data.batch_size = out.node, self._ids(at), at.numel()
@@ -257,7 +284,7 @@ class NeighborLoader:
         if out.batch is not None:
             data.batch = out.batch
         data.num_sampled_nodes, data.num_sampled_edges = out.num_sampled_nodes, out.num_sampled_edges
-        if self.pin_memory:
+        if self.pin_memory and self._on_gpu is None:
             data = data.pin_memory()
         return data if self.transform is None else self.transform(data)
 
@@ -265,7 +292,7 @@ class NeighborLoader:
         """Rows of `x`: those that the threads brought, or decoded here."""
         # Where seeds are repeated, the threads bring the rows of distinct nodes.
         if brought is not None and len(brought) == node.numel():
-            return torch.from_numpy(brought)
+            return brought if isinstance(brought, Tensor) else torch.from_numpy(brought)
         rows = torch.empty(node.numel(), store.shape[1], pin_memory=self.pin_memory)
         store.gather(node.numpy(), out=rows)
         return rows

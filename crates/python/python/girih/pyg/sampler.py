@@ -205,9 +205,9 @@ def _hop_order(counts: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return order
 
 
-def tensor_of(array: "np.ndarray[Any, Any] | None") -> Tensor | None:
-    """Tensor over the memory of an array, if there is one."""
-    return None if array is None else torch.from_numpy(array)
+def tensor_of(array: "np.ndarray[Any, Any] | Tensor | None") -> Tensor | None:
+    """Tensor over the memory of an array, if there is one; tensors are as they are."""
+    return array if array is None or isinstance(array, Tensor) else torch.from_numpy(array)
 
 
 class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]

@@ -1,0 +1,105 @@
+//! [`LentMatrix`]: memory of another library as a matrix of the device, and addresses of ours for others.
+
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+
+use cudarc::driver::{CudaSlice, DevicePtr, sys};
+use girih_compute::scratch::pitch;
+use girih_compute::{ComputeError, Dtype, Shape};
+
+use crate::Cuda;
+use crate::abi::WIDE;
+use crate::matrix::{CudaIds, CudaMatrix};
+
+/// Bytes that the widest loads read at once.
+const ALIGNMENT: u64 = 16;
+
+/// Matrix in memory of another library, which is not freed with it.
+pub struct LentMatrix(ManuallyDrop<CudaMatrix>);
+
+impl Deref for LentMatrix {
+    type Target = CudaMatrix;
+
+    fn deref(&self) -> &CudaMatrix {
+        &self.0
+    }
+}
+
+impl DerefMut for LentMatrix {
+    fn deref_mut(&mut self) -> &mut CudaMatrix {
+        &mut self.0
+    }
+}
+
+impl Drop for LentMatrix {
+    fn drop(&mut self) {
+        // SAFETY: the matrix is dropped once, and is not used again.
+        let CudaMatrix { data, .. } = unsafe { ManuallyDrop::take(&mut self.0) };
+        let _lent = data.leak();
+    }
+}
+
+impl CudaMatrix {
+    /// Device address of the first element.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        address(&self.data)
+    }
+}
+
+impl CudaIds {
+    /// Device address of the first id.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        address(&self.ids)
+    }
+}
+
+fn address<T>(slice: &CudaSlice<T>) -> u64 {
+    slice.device_ptr(slice.stream()).0
+}
+
+impl Cuda {
+    /// Matrix at a device address. Its rows begin as those of girih's matrices do: one behind the other if there are
+    /// fewer than 8 columns, else at multiples of 8 elements.
+    ///
+    /// # Safety
+    /// The memory has to be on this GPU and hold all rows, padding included, for as long as work of the device uses
+    /// the matrix. What is written to the matrix must not be in use elsewhere, and the padding may be overwritten.
+    ///
+    /// # Errors
+    /// When the address is not aligned for the kernels.
+    pub unsafe fn lent_matrix(&self, address: u64, shape: Shape, dtype: Dtype) -> Result<LentMatrix, ComputeError> {
+        let alignment = if shape.cols < WIDE { dtype.n_bytes() as u64 } else { ALIGNMENT };
+        if !address.is_multiple_of(alignment) {
+            let what = format!("a tensor begins at {address:#x}, which is no multiple of {alignment} bytes: clone it");
+            return Err(ComputeError::argument("lent_matrix", what));
+        }
+        let n_bytes = shape.rows * pitch(shape.cols) * dtype.n_bytes();
+        // SAFETY: the caller vouches for the memory; it is never freed.
+        let data = unsafe { self.device.stream.upgrade_device_ptr(address, n_bytes.max(1)) };
+        Ok(LentMatrix(ManuallyDrop::new(CudaMatrix { shape, dtype, data })))
+    }
+
+    /// Makes later work of another stream wait for all work of this device so far.
+    ///
+    /// # Safety
+    /// `stream` is the handle of a stream of this GPU that lives.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub unsafe fn let_wait(&self, stream: u64) -> Result<(), ComputeError> {
+        let context = self.device.stream.context();
+        // SAFETY: the caller vouches.
+        let other = unsafe { context.wrap_borrowed_stream(stream as sys::CUstream) };
+        other.join(&self.device.stream).map_err(Self::failed("let_wait"))
+    }
+
+    /// Waits until the GPU has done all work of this process, on any stream.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn wait_for_all(&self) -> Result<(), ComputeError> {
+        self.device.stream.context().synchronize().map_err(Self::failed("wait_for_all"))
+    }
+}

@@ -1,0 +1,261 @@
+"""Time of a training step of GraphSAGE on a GPU, by who makes the batches and who computes the layers: JSON to stdout.
+
+    python benches/cuda.py --data synth:products --rounds 3
+
+- "model alone": PyG's model on batches that were made before: what a loader can reach.
+- "pyg": PyG's model, unchanged, on `girih.pyg.NeighborLoader(device="cuda")`; "pyg, host": with features on the host.
+- "nn f32", "nn bf16": layers of `girih.nn` on blocks of `girih.cuda.NeighborLoader`; bfloat16 under autocast.
+- "batches": the loader alone.
+- "train f32", "train bf16": a whole training by `girih.train`, from the time of its epochs.
+- "wholegraph", "wholegraph, host": WholeGraph's sampler and gather, PyG's layers on its blocks, where it is installed.
+
+All variants take the same numbers of steps in turns, round by round. A step is forward pass, loss, backward pass and Adam.
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import socket
+import statistics
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import torch_geometric
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
+
+import girih
+import girih.cuda
+import girih.nn
+import girih.pyg
+
+
+def widths(options, data) -> list[tuple[int, int]]:
+    sizes = [data.x.shape[1], *[options.hidden] * (len(options.fan_out) - 1), int(data.y.max()) + 1]
+    return list(zip(sizes, sizes[1:]))
+
+
+class Whole(torch.nn.Module):
+    """The model as PyG's examples have it: every layer reads all edges of the batch."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(SAGEConv(*pair) for pair in sizes)
+
+    def forward(self, x, edge_index):
+        for conv in self.convs[:-1]:
+            x = conv(x, edge_index).relu()
+        return self.convs[-1](x, edge_index)
+
+
+class Blocks(torch.nn.Module):
+    """The model on blocks: a layer reads the edges of its hops."""
+
+    def __init__(self, sizes, conv):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(conv(*pair) for pair in sizes)
+
+    def forward(self, x, blocks):
+        for at, (conv, block) in enumerate(zip(self.convs, blocks)):
+            x = conv(x, block)
+            if at + 1 < len(self.convs):
+                x = x.relu()
+        return x
+
+
+def trained(model, forward):
+    """Step on a batch; `forward` gives its logits and labels."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003, fused=True)
+
+    def step(batch):
+        out, y = forward(model, batch)
+        optimizer.zero_grad()
+        F.cross_entropy(out, y).backward()
+        optimizer.step()
+
+    return step
+
+
+def forever(loader):
+    while True:
+        yield from loader
+
+
+class WholeGraph:
+    """WholeGraph's sampler and rows, of which a copy is in memory of the GPU or of the host."""
+
+    def __init__(self, data, graph, options, location):
+        import pylibwholegraph.torch as wholegraph
+
+        self.world = WholeGraph.join(wholegraph)
+        kind = next(kind for kind in ("continuous", "chunked", "distributed") if self.world.support_type_location(kind, "cuda"))
+
+        def placed(values, location):
+            store = wholegraph.create_wholememory_tensor(self.world, kind, location, list(values.shape), values.dtype, None)
+            store.get_local_tensor(host_view=location == "cpu")[0].copy_(values)
+            return store
+
+        indptr, indices = graph.csr
+        self.graph = wholegraph.GraphStructure()
+        self.graph.set_csr_graph(
+            placed(torch.from_numpy(np.asarray(indptr, np.int64)), "cuda"), placed(torch.from_numpy(np.asarray(indices, np.int32)), "cuda")
+        )
+        self.rows = placed(data.x, location)
+        self.labels, self.train = data.y.cuda(), data.train_mask.nonzero().view(-1).int().cuda()
+        self.options = options
+
+    @staticmethod
+    def join(wholegraph, worlds=[]):
+        if not worlds:
+            random.seed(0)
+            with socket.socket() as probe:
+                probe.bind(("localhost", 0))
+                os.environ.setdefault("MASTER_ADDR", "localhost")
+                os.environ.setdefault("MASTER_PORT", str(probe.getsockname()[1]))
+            worlds.append(wholegraph.init_torch_env_and_create_wm_comm(0, 1, 0, 1, wm_log_level="error")[0])
+        return worlds[0]
+
+    def __iter__(self):
+        for seeds in self.train[torch.randperm(len(self.train), device="cuda")].split(self.options.batch_size):
+            nodes, edges, _, _ = self.graph.multilayer_sample_without_replacement(seeds, self.options.fan_out)
+            yield nodes, [edge.long() for edge in edges], self.rows.gather(nodes[0]), self.labels[seeds.long()]
+
+    @staticmethod
+    def forward(model, batch):
+        nodes, edges, hidden, y = batch
+        for at, layer in enumerate(model.convs):
+            hidden = layer((hidden, hidden[: len(nodes[at + 1])]), edges[at])
+            if at + 1 < len(model.convs):
+                hidden = hidden.relu()
+        return hidden, y
+
+
+def variants(data, graph, options):
+    """Name, batches and step of each."""
+    sizes = widths(options, data)
+    on_gpu = girih.cuda.Graph(graph)
+    y = data.y.cuda()
+
+    def of_pyg(**given):
+        return girih.pyg.NeighborLoader(
+            data, options.fan_out, data.train_mask, batch_size=options.batch_size, shuffle=True, graph=graph, device=on_gpu,
+            edge_ids=False, **given,
+        )  # fmt: skip
+
+    def whole(model, batch):
+        return model(batch.x, batch.edge_index)[: batch.batch_size], batch.y[: batch.batch_size]
+
+    def blocks(model, batch):
+        return model(batch.x, batch.blocks()), y[batch.n_id[: batch.batch_size]]
+
+    def in_bf16(model, batch):
+        with torch.autocast("cuda", torch.bfloat16):
+            out, labels = blocks(model, batch)
+        return out.float(), labels
+
+    def of_cuda(dtype):
+        rows = girih.cuda.FeatureStore(data.x, dtype=dtype)
+        seeds = data.train_mask.nonzero().view(-1)
+        return girih.cuda.NeighborLoader(
+            on_gpu, seeds, options.fan_out, batch_size=options.batch_size, features=rows, edge_ids=False
+        )
+
+    made = []
+    for batch in of_pyg():
+        made.append(batch)
+        if len(made) == 20:
+            break
+    model = Whole(sizes).cuda()
+    yield "model alone", made, trained(model, whole)
+    yield "pyg", of_pyg(), trained(Whole(sizes).cuda(), whole)
+    yield "pyg, host", of_pyg(placement="host"), trained(Whole(sizes).cuda(), whole)
+    yield "pyg, host, cache 0.2", of_pyg(placement="host", cache=0.2), trained(Whole(sizes).cuda(), whole)
+    yield "nn f32", of_cuda("float32"), trained(Blocks(sizes, girih.nn.SAGEConv).cuda(), blocks)
+    yield "nn bf16", of_cuda("bfloat16"), trained(Blocks(sizes, girih.nn.SAGEConv).cuda(), in_bf16)
+    yield "batches", of_cuda("float32"), lambda batch: (batch.edge_index, batch.x)
+    try:
+        import pylibwholegraph  # noqa: F401
+    except ImportError:
+        return
+    for name, location in (("wholegraph", "cuda"), ("wholegraph, host", "cpu")):
+        loader = WholeGraph(data, graph, options, location)
+        yield name, loader, trained(Whole(sizes).cuda(), WholeGraph.forward)
+    yield "batches of wholegraph", WholeGraph(data, graph, options, "cuda"), lambda batch: batch
+
+
+def milliseconds(batches, step, n_steps) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(n_steps):
+        step(next(batches))
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start) / n_steps
+
+
+def of_training(dataset, options, precision) -> dict:
+    """Time of a batch of `girih.train`, by the epochs after the first."""
+    outcome = girih.train(
+        dataset, model="sage", layers=len(options.fan_out), hidden=options.hidden, batch_size=options.batch_size,
+        fanout=",".join(map(str, options.fan_out)), precision=precision, device="cuda", epochs=4, eval_every=4, dropout=0.0,
+    )  # fmt: skip
+    n_batches = -(-len(dataset.split[0]) // options.batch_size)
+    seconds = [float(each) for each in outcome.runs[0].curves["seconds"][1:]]
+    return {"median_ms": 1e3 * statistics.median(seconds) / n_batches}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="synth:products", help="SPEC of the data set")
+    parser.add_argument("--fan-out", type=lambda text: [int(k) for k in text.split(",")], default=[15, 10, 5])
+    parser.add_argument("--hidden", type=int, default=256)
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=100, help="steps of a variant in a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-train", action="store_true", help="leave girih.train out")
+    parser.add_argument("--profile", help="name of a variant to profile instead; a table of its operations goes to stderr")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+
+    dataset = girih.load(options.data)
+    graph = dataset.graph
+    data = Data(x=torch.from_numpy(np.array(dataset.x)), y=torch.from_numpy(np.array(dataset.y)).long(), edge_index=None)
+    data.train_mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    data.train_mask[torch.from_numpy(np.array(dataset.split[0]))] = True
+
+    running = []
+    for name, loader, step in variants(data, graph, options):
+        if options.profile and name != options.profile:
+            continue
+        running.append((name, forever(loader), step, []))
+        milliseconds(running[-1][1], step, 20)
+    if options.profile:
+        from torch.profiler import ProfilerActivity, profile
+
+        (_, batches, step, _), = running
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+            milliseconds(batches, step, 20)
+        print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=40))
+        return
+    for _ in range(options.rounds):
+        for _, batches, step, times in running:
+            times.append(milliseconds(batches, step, options.steps))
+    results = {
+        name: {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times)} for name, _, _, times in running
+    }
+    del running
+    if not options.no_train:
+        results |= {f"train {short}": of_training(dataset, options, precision) for short, precision in (("f32", "f32"), ("bf16", "bf16"))}
+    print(json.dumps({
+        "data": options.data, "nodes": graph.num_nodes, "edges": graph.num_edges, "fan_out": options.fan_out,
+        "batch_size": options.batch_size, "hidden": options.hidden, "steps": options.steps, "rounds": options.rounds,
+        "gpu": torch.cuda.get_device_name(), "python": platform.python_version(), "torch": torch.__version__,
+        "pyg": torch_geometric.__version__, "girih": girih.__version__, "results": results,
+    }, indent=1))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

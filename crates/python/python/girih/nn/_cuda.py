@@ -1,0 +1,111 @@
+"""Operators on GPUs: tensors as girih's kernels take them.
+
+Rows begin one behind the other where there are fewer than 8 columns, else at multiples of 8 elements. Results are made so;
+operands that are not are copied.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import _girih
+
+_WIDE = 8
+_ALIGNMENT = 16
+
+
+def _pitch(columns: int) -> int:
+    return columns if columns < _WIDE else -(-columns // _WIDE) * _WIDE
+
+
+def empty(rows: int, columns: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Uninitialised matrix with girih's rows, of the type and device of `like`."""
+    pitch = _pitch(columns)
+    made = like.new_empty((rows, pitch), dtype=like.dtype if dtype is None else dtype)
+    return made if pitch == columns else made[:, :columns]
+
+
+def _fits(x: Tensor) -> bool:
+    rows, columns = x.shape
+    pitch = _pitch(columns)
+    if (columns > 1 and x.stride(1) != 1) or (rows > 1 and x.stride(0) != pitch):
+        return False
+    if pitch != columns:
+        # The last row is read with its padding.
+        end = (x.storage_offset() + rows * pitch) * x.element_size()
+        return x.data_ptr() % _ALIGNMENT == 0 and end <= x.untyped_storage().nbytes()
+    return columns < _WIDE or x.data_ptr() % _ALIGNMENT == 0
+
+
+def laid(x: Tensor | None) -> Tensor | None:
+    """`x` with girih's rows: itself, or a copy."""
+    if x is None:
+        return None
+    x = x.detach()
+    return x if _fits(x) else empty(x.shape[0], x.shape[1], x).copy_(x)
+
+
+def _lent(x: Tensor | None):
+    return None if x is None else (x.data_ptr(), x.shape[0], x.shape[1], x.dtype == torch.bfloat16)
+
+
+def _at(x: Tensor) -> tuple[int, int]:
+    """GPU of a tensor and the current stream there."""
+    return x.device.index, torch.cuda.current_stream(x.device).cuda_stream
+
+
+def _same_device(x: Tensor, *others: Tensor | None) -> None:
+    for other in others:
+        if other is not None and other.device != x.device:
+            raise ValueError(f"operands are on {x.device} and on {other.device}; move them to one device")
+
+
+def _native(name: str):
+    found = getattr(_girih, name, None)
+    if found is None:
+        raise NotImplementedError("this build of girih has no CUDA: call .cpu() on x")
+    return found
+
+
+def spmm(x, weights, graph, rows, columns, kind, transpose):
+    _same_device(x, weights)
+    out = empty(rows.shape[0], x.shape[1], x)
+    x, weights = laid(x), laid(weights)
+    _native("cuda_nn_spmm")(_at(x), (graph.item(), kind), transpose, _lent(weights), _lent(x), _lent(out))
+    return out
+
+
+def sddmm(x, y, graph, weights, kind):
+    _same_device(x, y, weights)
+    out = empty(weights.shape[0], weights.shape[1], weights)
+    x, y = laid(x), laid(y)
+    _native("cuda_nn_sddmm")(_at(x), (graph.item(), kind), _lent(x), _lent(y), _lent(out))
+    return out
+
+
+def attention(options, operands, graph, kind):
+    _same_device(*operands)
+    destination, _, _, values = operands
+    out = empty(destination.shape[0], values.shape[1], values)
+    log_sums = empty(destination.shape[0], options[0], values, torch.float32)
+    laid_out = tuple(map(laid, operands))
+    _native("cuda_nn_attention")(
+        _at(values), (graph.item(), kind), options, tuple(map(_lent, laid_out)), (_lent(out), _lent(log_sums))
+    )
+    return out, log_sums
+
+
+def attention_backward(options, operands, results, graph, kind):
+    _same_device(*operands, *results)
+    grads = [None if operand is None else empty(operand.shape[0], operand.shape[1], operand) for operand in operands]
+    operands, results = tuple(map(laid, operands)), tuple(map(laid, results))
+    _native("cuda_nn_attention_backward")(
+        _at(operands[3]),
+        (graph.item(), kind),
+        options,
+        tuple(map(_lent, operands)),
+        tuple(map(_lent, results)),
+        tuple(map(_lent, grads)),
+    )
+    return grads

@@ -1,0 +1,91 @@
+"""What `NeighborLoader(device="cuda")` keeps on the GPU: the graph, feature rows, and attributes of nodes and edges."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.sampler import SamplerOutput
+
+import girih
+
+from .graphs import selected
+from .sampler import NeighborSampler
+
+
+class OnGpu:
+    """Data of a loader on a GPU.
+
+    x: rows instead of `data.x`, or None; `data.x` is taken as rows if it is a matrix of float32.
+    placement, cache: of the rows; see `girih.cuda.FeatureStore`.
+
+    Raises NotImplementedError for what only the CPU's loader does.
+    """
+
+    def __init__(
+        self, data: Any, sampler: NeighborSampler, device: Any, x: Any, *, placement: str = "device", cache: float = 0.0
+    ) -> None:
+        import girih.cuda as cuda
+
+        if not isinstance(data, Data):
+            raise NotImplementedError("device= takes a Data; a pair of FeatureStore and GraphStore is read on the CPU")
+        if sampler.subgraph_type != "directional" or sampler.disjoint:
+            raise NotImplementedError("device= samples directional subgraphs that share nodes; leave subgraph_type and disjoint out")
+        self.sampler = sampler
+        self.graph = device if isinstance(device, cuda.Graph) else cuda.Graph(sampler.graph, device)
+        self.device = self.graph.device
+        own = data._store.get("x")
+        if x is None and isinstance(own, Tensor) and own.dtype == torch.float32 and own.dim() == 2 and own.shape[1] > 0:
+            x = own
+        if x is None or isinstance(x, cuda.FeatureStore):
+            self.rows = x
+        else:
+            self.rows = cuda.FeatureStore(x, self.device, placement=placement, cache=cache, graph=sampler.graph)
+        self._take_attributes(data)
+
+    def _take_attributes(self, data: Data) -> None:
+        """Attributes of nodes and of edges on the GPU, with the dimension of each; `others` belong to every batch."""
+        self.of_nodes: dict[str, tuple[Any, int]] = {}
+        self.of_edges: dict[str, tuple[Any, int]] = {}
+        self.others = copy.copy(data)
+        self.is_counted = "num_nodes" in data._store
+        taken = {"edge_index", "num_nodes"} | ({"x"} if self.rows is not None else set())
+        for key, value in list(data._store.items()):
+            of = self.of_nodes if data.is_node_attr(key) else self.of_edges if data.is_edge_attr(key) else None
+            if key not in taken:
+                value = value.to(self.device) if isinstance(value, Tensor) else value
+                if of is None:
+                    self.others[key] = value
+                    continue
+                of[key] = value, data.__cat_dim__(key, value)
+            del self.others[key]
+
+    def loader(self, seeds: Tensor, batch_size: int, drop_last: bool, seed: int) -> Any:
+        """Batches of `seeds` in this order."""
+        import girih.cuda as cuda
+
+        return cuda.NeighborLoader(
+            self.graph,
+            seeds.numpy(),
+            self.sampler.sampler,
+            batch_size=batch_size,
+            shuffle=False,
+            drop_last=drop_last,
+            seed=seed,
+            features=self.rows,
+        )
+
+    def filtered(self, out: SamplerOutput, edge_index: Tensor) -> Data:
+        """The attributes of sampled nodes and edges."""
+        data = copy.copy(self.others)
+        data.edge_index = edge_index
+        node = out.node.long() if self.of_nodes else out.node
+        for key, (value, dim) in self.of_nodes.items():
+            data[key] = selected(value, node, dim)
+        if out.edge is not None:
+            for key, (value, dim) in self.of_edges.items():
+                data[key] = selected(value, out.edge, dim)
+        if self.is_counted:
+            data.num_nodes = out.node.numel()
+        return data

@@ -1,0 +1,155 @@
+//! Devices of GPUs that are shared with another library, one for each stream.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use girih_compute::ComputeError;
+use girih_kernels::{Cuda, Device, MemoryPool, keeping_context};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
+use pyo3::prelude::*;
+
+use crate::errors::value_error;
+use crate::threads::without_gil;
+
+/// GPU by its ordinal, and a stream of the other library by its handle.
+pub type At = (usize, u64);
+
+/// What holds memory of a GPU. It is dropped with the current context of the thread as it was.
+#[derive(Clone)]
+pub struct OnGpu<T>(ManuallyDrop<T>);
+
+impl<T> OnGpu<T> {
+    pub fn new(held: T) -> Self {
+        Self(ManuallyDrop::new(held))
+    }
+}
+
+impl<T> Deref for OnGpu<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for OnGpu<T> {
+    fn drop(&mut self) {
+        // SAFETY: it is dropped once, and not used again.
+        keeping_context(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
+}
+
+/// Devices that were made, and the pools of their GPUs. They stay until the process ends: memory that other libraries
+/// took over refers to them.
+#[derive(Default)]
+struct Guests {
+    process: u32,
+    limits: HashMap<usize, usize>,
+    pools: HashMap<usize, Arc<MemoryPool>>,
+    devices: HashMap<At, Arc<Cuda>>,
+}
+
+static GUESTS: Mutex<Option<Guests>> = Mutex::new(None);
+
+fn guests() -> MutexGuard<'static, Option<Guests>> {
+    GUESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fails in a child of a process that used CUDA, where CUDA does not work.
+fn check_process(guests: &Guests) -> PyResult<()> {
+    if guests.process == std::process::id() {
+        return Ok(());
+    }
+    Err(PyRuntimeError::new_err(
+        "CUDA does not survive a fork; begin worker processes by multiprocessing.set_start_method(\"spawn\")",
+    ))
+}
+
+/// Runs work that calls CUDA, without the GIL. The current context of the thread stays as it is.
+pub fn on_gpu<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, ComputeError> + Send) -> PyResult<T> {
+    without_gil(py, || keeping_context(work))?.map_err(of_compute)
+}
+
+/// Exception of a failure on a device.
+pub fn of_compute(error: ComputeError) -> PyErr {
+    if error.is_out_of_memory() {
+        PyMemoryError::new_err(error.to_string())
+    } else if error.is_device_failure() {
+        PyRuntimeError::new_err(error.to_string())
+    } else {
+        value_error(error)
+    }
+}
+
+impl Guests {
+    fn pool(&mut self, ordinal: usize) -> Result<Arc<MemoryPool>, String> {
+        if let Some(pool) = self.pools.get(&ordinal) {
+            return Ok(Arc::clone(pool));
+        }
+        let limit = self.limits.get(&ordinal).copied();
+        let pool = Arc::new(MemoryPool::new(ordinal, limit).map_err(|error| error.to_string())?);
+        self.pools.insert(ordinal, Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    fn device(&mut self, at: At) -> Result<Arc<Cuda>, String> {
+        let pool = self.pool(at.0)?;
+        match self.devices.entry(at) {
+            Entry::Occupied(device) => Ok(Arc::clone(device.get())),
+            Entry::Vacant(place) => {
+                // SAFETY: the streams of PyTorch live as long as the process, as those do that callers name.
+                let device = unsafe { Device::guest(at.0, at.1, &pool) }.map_err(|error| error.to_string())?;
+                Ok(Arc::clone(place.insert(Arc::new(Cuda::new(device)))))
+            }
+        }
+    }
+}
+
+/// Runs `work` on the guests of this process.
+fn with_guests<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Guests) -> Result<T, String> + Send) -> PyResult<T> {
+    let made = || Guests { process: std::process::id(), ..Guests::default() };
+    check_process(guests().get_or_insert_with(made))?;
+    let run = || keeping_context(|| work(guests().get_or_insert_with(made)));
+    without_gil(py, run)?.map_err(value_error)
+}
+
+/// Device of a GPU and a stream, made at the first call.
+pub fn guest(py: Python<'_>, at: At) -> PyResult<Arc<Cuda>> {
+    with_guests(py, |guests| guests.device(at))
+}
+
+/// Bytes in use by this package on a GPU, and bytes that its pool has of the GPU.
+#[pyfunction]
+pub fn cuda_memory(py: Python<'_>, ordinal: usize) -> PyResult<(u64, u64)> {
+    with_guests(py, |guests| match guests.pools.get(&ordinal) {
+        Some(pool) => pool.bytes().map_err(|error| error.to_string()),
+        None => Ok((0, 0)),
+    })
+}
+
+/// Returns memory to a GPU that this package does not use.
+#[pyfunction]
+pub fn cuda_empty_cache(py: Python<'_>, ordinal: usize) -> PyResult<()> {
+    with_guests(py, |guests| match guests.pools.get(&ordinal) {
+        Some(pool) => pool.trim().map_err(|error| error.to_string()),
+        None => Ok(()),
+    })
+}
+
+/// Limits the bytes that this package takes of a GPU, before it takes any.
+#[pyfunction]
+pub fn cuda_set_memory_limit(py: Python<'_>, ordinal: usize, bytes: usize) -> PyResult<()> {
+    with_guests(py, |guests| {
+        if guests.pools.contains_key(&ordinal) {
+            return Err(format!("memory of cuda:{ordinal} is in use already; set the limit before anything else"));
+        }
+        if bytes == 0 {
+            return Err("a limit of 0 bytes leaves no memory; give a number of bytes".to_owned());
+        }
+        guests.limits.insert(ordinal, bytes);
+        Ok(())
+    })
+}

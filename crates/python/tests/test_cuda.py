@@ -1,0 +1,474 @@
+"""`girih.cuda` and `girih.nn` on a GPU: batches of the CPU, memory and streams, layers against those of the CPU."""
+
+import gc
+import os
+
+import numpy as np
+import pytest
+
+import girih
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available() and "GIRIH_REQUIRE_GPU" not in os.environ:
+    pytest.skip("there is no CUDA GPU", allow_module_level=True)
+
+import girih.cuda as cuda  # noqa: E402: needs a GPU
+
+FAN_OUT = [7, 5, 3]
+
+
+def random_graph(n=5000, n_edges=60_000, seed=1, weights=False, loops=True):
+    made = np.random.default_rng(seed)
+    edges = np.unique(made.integers(0, n - 7, (2, n_edges)), axis=1)
+    if not loops:
+        edges = edges[:, edges[0] != edges[1]]
+    edges = edges[:, made.permutation(edges.shape[1])]
+    values = made.random(edges.shape[1], dtype=np.float32) + 0.1 if weights else None
+    return girih.from_edge_index(edges, n, weights=values)
+
+
+def pairs(graph, seeds, fan_out=FAN_OUT, batch_size=300, features=None, on_gpu=None, **options):
+    """Batches of the CPU and of the GPU."""
+    here = girih.NeighborLoader(graph, seeds, fan_out, batch_size=batch_size, seed=9, threads=0, features=features, **options)
+    there = cuda.NeighborLoader(
+        graph if on_gpu is None else on_gpu[0], seeds, fan_out, batch_size=batch_size, seed=9,
+        features=features if on_gpu is None else on_gpu[1], **options,
+    )  # fmt: skip
+    assert len(here) == len(there)
+    return zip(here, there, strict=True)
+
+
+def same(found, expected):
+    if expected is None:
+        assert found is None
+        return
+    assert found.is_cuda and str(found.dtype).split(".")[1] == str(expected.dtype)
+    np.testing.assert_array_equal(found.cpu().numpy(), expected)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"index_dtype": "int32"}, {"edge_ids": False}, {"replace": True}, {"draws": "layer"}, {"shuffle": False, "drop_last": True},
+])  # fmt: skip
+def test_batches_are_those_of_the_cpu(options):
+    graph = random_graph()
+    for here, there in pairs(graph, np.arange(0, 1001), **options):
+        same(there.edge_index, here.edge_index)
+        same(there.n_id, here.n_id)
+        same(there.e_id, here.e_id)
+        assert there.num_sampled_nodes == list(here.num_sampled_nodes)
+        assert there.num_sampled_edges == list(here.num_sampled_edges)
+        assert (there.digest, there.batch_size, there.number) == (here.digest, here.batch_size, here.number)
+
+
+def test_blocks_of_other_layers_are_those_of_the_cpu():
+    for here, there in pairs(random_graph(), np.arange(700), expand="per-layer"):
+        assert there.digest == here.digest
+        same(there.n_id, here.n_id)
+        for mine, theirs in zip(there.blocks(), here.blocks(), strict=True):
+            assert (mine.num_src, mine.num_dst, mine.num_edges) == (theirs.num_src, theirs.num_dst, theirs.num_edges)
+            np.testing.assert_array_equal(torch.from_dlpack(mine.nodes).cpu(), theirs.n_id)
+        with pytest.raises(ValueError, match="expand"):
+            there.edge_index
+
+
+@pytest.mark.parametrize("fan_out", [[-1], [4, -1], [100, 40]])
+def test_all_neighbors_and_many(fan_out):
+    for here, there in pairs(random_graph(), np.arange(0, 400), fan_out, batch_size=128):
+        same(there.edge_index, here.edge_index)
+        same(there.n_id, here.n_id)
+
+
+def test_weighted_draws_are_those_of_the_cpu():
+    graph = random_graph(weights=True)
+    weights = np.random.default_rng(3).random(graph.num_edges, dtype=np.float32)
+    for here, there in pairs(graph, np.arange(600), weights=weights):
+        same(there.edge_index, here.edge_index)
+        same(there.e_id, here.e_id)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 100, 129])
+@pytest.mark.parametrize("placement, cache", [("device", 0.0), ("host", 0.0), ("host", 0.3), ("host", 1.0)])
+def test_features_are_those_of_the_cpu(width, placement, cache):
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, width), dtype=np.float32)
+    rows = cuda.FeatureStore(x, placement=placement, cache=cache, graph=graph)
+    for here, there in pairs(graph, np.arange(0, 2100), features=x, on_gpu=(cuda.Graph(graph), rows)):
+        same(there.x, here.x)
+    ids = torch.tensor([4999, 0, 0, 17], device="cuda")
+    same(rows.gather(ids), x[[4999, 0, 0, 17]])
+    assert rows.gather([]).shape == (0, width)
+    with pytest.raises(IndexError, match="5000"):
+        rows.gather([5000])
+
+
+@pytest.mark.parametrize("codec", ["topk:8", "topk:16"])
+@pytest.mark.parametrize("placement", ["device", "host"])
+def test_codes_are_decoded_as_on_the_cpu(codec, placement):
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 64), dtype=np.float32)
+    store = girih.compress(x, codec)
+    rows = cuda.FeatureStore(store, placement=placement)
+    for here, there in pairs(graph, np.arange(900), features=store, on_gpu=(cuda.Graph(graph), rows)):
+        np.testing.assert_allclose(there.x.cpu().numpy(), here.x, atol=1e-6)
+
+
+def test_rows_in_bfloat16_are_rounded():
+    x = np.random.default_rng(2).standard_normal((100, 16), dtype=np.float32)
+    found = cuda.FeatureStore(x, dtype="bfloat16").gather(np.arange(100))
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found.cpu(), torch.from_numpy(x).bfloat16())
+
+
+def test_a_graph_on_the_host_is_sampled_over_the_bus():
+    graph = random_graph()
+    on_host = cuda.Graph(graph, placement="host")
+    for here, there in pairs(graph, np.arange(500), on_gpu=(on_host, None)):
+        same(there.edge_index, here.edge_index)
+
+
+def test_epochs_go_on_where_they_stopped():
+    graph = random_graph()
+    loader = cuda.NeighborLoader(graph, np.arange(1000), FAN_OUT, batch_size=100)
+    whole = [batch.digest for batch in loader.epoch(3)]
+    assert [batch.digest for batch in loader.epoch(3, first=4)] == whole[4:]
+    assert [batch.digest for batch in loader] != [batch.digest for batch in loader]
+    assert len({batch.digest for batch in loader.epoch(3)} & set(whole)) == 10
+    with pytest.raises(IndexError, match="batch 11"):
+        loader.epoch(3, first=11)
+
+
+def test_epochs_of_one_loader_run_side_by_side():
+    loader = cuda.NeighborLoader(random_graph(), np.arange(1000), FAN_OUT, batch_size=100)
+    both = zip(loader.epoch(0), loader.epoch(0), strict=True)
+    assert all(one.digest == other.digest for one, other in both)
+
+
+def test_tensors_outlive_batch_loader_and_graph():
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 32), dtype=np.float32)
+    expected = next(iter(girih.NeighborLoader(graph, np.arange(300), FAN_OUT, batch_size=300, features=x, shuffle=False)))
+    batch = next(iter(cuda.NeighborLoader(graph, np.arange(300), FAN_OUT, batch_size=300, features=x, shuffle=False)))
+    kept = batch.edge_index, batch.n_id, batch.x
+    expected = expected.edge_index.copy(), expected.n_id.copy(), expected.x.copy()
+    del batch
+    gc.collect()
+    for other in cuda.NeighborLoader(graph, np.arange(1000, 4000), FAN_OUT, batch_size=300, features=x):
+        other.edge_index, other.x
+    for found, wanted in zip(kept, expected):
+        same(found, wanted)
+
+
+def test_memory_goes_back():
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 32), dtype=np.float32)
+    loader = cuda.NeighborLoader(graph, np.arange(4000), FAN_OUT, batch_size=200, features=x)
+
+    def used():
+        gc.collect()
+        torch.cuda.synchronize()
+        return cuda.memory()[0]
+
+    for batch in loader:
+        batch.edge_index, batch.x
+    del batch
+    before = used()
+    for _ in range(20):
+        for batch in loader:
+            batch.edge_index, batch.n_id, batch.x, batch.blocks()
+    del batch
+    assert used() == before
+    del loader
+    assert used() < before
+    cuda.empty_cache()
+    in_use, kept = cuda.memory()
+    assert in_use <= kept <= in_use + (64 << 20)
+
+
+def test_other_streams_find_their_batches():
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 64), dtype=np.float32)
+    expected = [batch.x.sum() for batch in girih.NeighborLoader(graph, np.arange(2000), FAN_OUT, batch_size=200, features=x)]
+    loader = cuda.NeighborLoader(graph, np.arange(2000), FAN_OUT, batch_size=200, features=x)
+    other = torch.cuda.Stream()
+    found = []
+    with torch.cuda.stream(other):
+        for batch in loader:
+            found.append(batch.x.double().sum())
+            torch.cuda._sleep(2_000_000)
+    other.synchronize()
+    np.testing.assert_allclose([float(each) for each in found], expected, rtol=1e-4)
+
+
+def test_batches_are_ready_while_the_gpu_is_late():
+    """Neither side of a busy stream sees memory of the other's."""
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 64), dtype=np.float32)
+    rows = cuda.FeatureStore(x, placement="host", cache=0.2, graph=graph)
+    there = cuda.NeighborLoader(graph, np.arange(3000), FAN_OUT, batch_size=100, features=rows)
+    here = girih.NeighborLoader(graph, np.arange(3000), FAN_OUT, batch_size=100, features=x)
+    sums = []
+    for batch in there:
+        torch.cuda._sleep(3_000_000)
+        sums.append((batch.x.double().sum(), batch.edge_index.sum(), batch.n_id.sum()))
+        del batch
+    for found, expected in zip(sums, here, strict=True):
+        np.testing.assert_allclose(float(found[0]), expected.x.astype(np.float64).sum(), rtol=1e-9, atol=1e-6)
+        assert (int(found[1]), int(found[2])) == (expected.edge_index.sum(), expected.n_id.sum())
+
+
+def test_torch_keeps_its_current_device():
+    before = torch.cuda.current_device()
+    for batch in cuda.NeighborLoader(random_graph(), np.arange(500), FAN_OUT, batch_size=100):
+        batch.edge_index
+        assert torch.cuda.current_device() == before
+    last = torch.cuda.device_count() - 1
+    if last == 0:
+        print("skipped: there is one GPU")
+        return
+    batch = next(iter(cuda.NeighborLoader(random_graph(), np.arange(500), FAN_OUT, device=f"cuda:{last}")))
+    assert batch.edge_index.device.index == last and torch.cuda.current_device() == before
+    assert torch.zeros(1, device="cuda").device.index == before
+
+
+def test_wrong_arguments_are_told():
+    graph = random_graph()
+    seeds = np.arange(100)
+    with pytest.raises(ValueError, match="cpu"):
+        cuda.Graph(graph, "cpu")
+    with pytest.raises(ValueError, match="PyTorch sees"):
+        cuda.Graph(graph, "cuda:63")
+    with pytest.raises(ValueError, match="placement"):
+        cuda.Graph(graph, placement="disk")
+    with pytest.raises(ValueError, match="LABOR"):
+        cuda.NeighborLoader(graph, seeds, FAN_OUT, draws="labor")
+    with pytest.raises(IndexError, match="5000"):
+        cuda.NeighborLoader(graph, [5000], FAN_OUT)
+    with pytest.raises(ValueError, match="batch_size"):
+        cuda.NeighborLoader(graph, seeds, FAN_OUT, batch_size=0)
+    with pytest.raises(ValueError, match="twice"):
+        next(iter(cuda.NeighborLoader(graph, [3, 3], FAN_OUT)))
+    with pytest.raises(ValueError, match="rows for a graph"):
+        cuda.NeighborLoader(graph, seeds, FAN_OUT, features=np.zeros((7, 3), np.float32))
+    with pytest.raises(ValueError, match="another graph"):
+        cuda.NeighborLoader(graph, seeds, girih.Sampler(random_graph(n=400, n_edges=900), FAN_OUT))
+    with pytest.raises(ValueError, match="CPU"):
+        cuda.NeighborLoader(graph, seeds, girih.Sampler.layerwise(graph, [50, 50]))
+    with pytest.raises(NotImplementedError, match="sharded"):
+        cuda.FeatureStore(np.zeros((5000, 3), np.float32), placement="sharded")
+    with pytest.raises(ValueError, match="cache"):
+        cuda.FeatureStore(np.zeros((5000, 3), np.float32), placement="host", cache=1.5)
+    with pytest.raises(ValueError, match="codec"):
+        cuda.FeatureStore(girih.compress(np.zeros((5000, 3), np.float32), "int8"))
+    with pytest.raises(ValueError, match="dtype"):
+        cuda.FeatureStore(np.zeros((5000, 3), np.float32), dtype="float64")
+    with pytest.raises(ValueError, match="in use already"):
+        cuda.set_memory_limit(1 << 30)
+    with torch.cuda.stream(torch.cuda.Stream()), pytest.raises(ValueError, match="stream"):
+        rows = cuda.FeatureStore(np.zeros((5000, 3), np.float32))
+        with torch.cuda.stream(torch.cuda.default_stream()):
+            on_gpu = cuda.Graph(graph)
+        cuda.NeighborLoader(on_gpu, seeds, FAN_OUT, features=rows)
+
+
+# ---- girih.nn
+
+from nn_layers import FEW, LAYERS, WEIGHTED, WIDTH, close, gnn, pair, random_edges  # noqa: E402: skips without PyG
+
+
+def compare(name, here, there, x, bound=2e-5, edge_weight=None):
+    """Results and gradients of a layer on the CPU and on the GPU."""
+    ours, _ = pair(name)
+    results = []
+    for device, graph in (("cpu", here), ("cuda", there)):
+        layer = pair(name)[0].to(device)
+        layer.load_state_dict(ours.state_dict())
+        own = x.detach().to(device).requires_grad_()
+        weights = None if edge_weight is None else edge_weight.detach().clone().to(device).requires_grad_()
+        out = layer(own, graph) if weights is None else layer(own, graph, weights)
+        direction = torch.randn(out.shape, generator=torch.Generator().manual_seed(5)).to(device)
+        (out * direction).sum().backward()
+        grads = [own.grad, *([] if weights is None else [weights.grad]), *(p.grad for p in layer.parameters())]
+        results.append([out.detach().cpu(), *(grad.cpu() for grad in grads)])
+    close(results[1][0], results[0][0], bound)
+    for found, expected in zip(results[1][1:], results[0][1:], strict=True):
+        close(found, expected, bound, floor=1.0)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_on_graphs_are_those_of_the_cpu(name):
+    edges = random_edges(1)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    x = torch.randn(150, WIDTH, generator=torch.Generator().manual_seed(2))
+    compare(name, graph, graph, x)
+    compare(name, edges, edges.cuda(), x)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_of_edges_have_gradients_on_gpus(name):
+    edges = random_edges(4)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    weights = torch.rand(edges.shape[1], generator=torch.Generator().manual_seed(5)) + 0.1
+    compare(name, graph, graph, torch.randn(150, WIDTH), edge_weight=weights)
+
+
+@pytest.mark.parametrize("name", [*FEW, "gcn without loops", "sage sum", "gat without loops"])
+@pytest.mark.parametrize("options", [{}, {"expand": "per-layer"}, {"replace": True}, {"loops": True}])
+def test_layers_on_blocks_are_those_of_the_cpu(name, options):
+    if name == "sgc":
+        pytest.skip("several steps go over one graph")
+    options = dict(options)
+    graph = random_graph(n=900, n_edges=9000, loops=options.pop("loops", False))
+    x = torch.randn(900, WIDTH, generator=torch.Generator().manual_seed(3))
+    for here, there in pairs(graph, np.arange(200), [6, 4], batch_size=90, **options):
+        for mine, theirs in zip(here.blocks(), there.blocks(), strict=True):
+            rows = torch.from_dlpack(theirs.nodes).long().cpu()
+            if name.startswith("gat") and options.get("replace"):
+                with pytest.raises(ValueError, match="repeatedly"):
+                    pair(name)[0].cuda()(x[rows].cuda(), theirs)
+                continue
+            compare(name, mine, theirs, x[rows])
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_weights_of_edges_of_blocks_are_in_the_order_of_e_id(loops):
+    graph = random_graph(n=900, n_edges=9000, loops=loops)
+    x = torch.randn(900, WIDTH)
+    for here, there in pairs(graph, np.arange(200), [6, 4], batch_size=200):
+        for mine, theirs in zip(here.blocks(), there.blocks(), strict=True):
+            rows = torch.from_dlpack(theirs.nodes).long().cpu()
+            weights = torch.rand(theirs.num_edges) + 0.1
+            layers = [gnn.GCNConv(WIDTH, 8, normalize="sampled") for _ in range(2)]
+            layers[1].load_state_dict(layers[0].state_dict())
+            expected = layers[0](x[rows], mine, weights)
+            close(layers[1].cuda()(x[rows].cuda(), theirs, weights.cuda()).cpu(), expected, 2e-5)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_bfloat16_is_computed_on_gpus(name):
+    edges = random_edges(1)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    x = torch.randn(150, WIDTH, generator=torch.Generator().manual_seed(2))
+    layer = pair(name)[0].cuda()
+    expected = layer(x.cuda(), graph)
+    with torch.autocast("cuda", torch.bfloat16):
+        found = layer(x.cuda().requires_grad_(), graph)
+        found.float().sum().backward()
+    close(found.float(), expected, 0.05)
+    assert all(torch.isfinite(parameter.grad).all() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_layers_compile_on_gpus(name):
+    if torch.__version__ < "2.4":
+        pytest.skip("needs torch 2.4")
+    torch._dynamo.reset()
+    layer = pair(name)[0].cuda()
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend="aot_eager")
+    for seed, n in ((1, 150), (2, 170), (3, 190)):
+        edges = random_edges(seed, n)
+        graph = gnn.Adjacency(girih.from_edge_index(edges.numpy(), n))
+        x = torch.randn(n, WIDTH, device="cuda")
+        close(compiled(x, graph), layer(x, graph), 2e-5)
+
+
+def test_tensors_in_any_layout_are_taken():
+    edges = random_edges(1)
+    graph = gnn.Adjacency(girih.from_edge_index(edges.numpy(), 150))
+    base = torch.randn(160, 200, device="cuda")
+    wanted = None
+    for columns in (1, 5, 8, 47, 64):
+        for x in (base[:150, :columns], base[3:153, 1 : columns + 1], base.t()[:150, :columns], base[:150, :columns].contiguous()):
+            found = torch.ops.girih.spmm(x, None, graph.handle, graph.rows, graph.columns, "sum", False)
+            wanted = torch.zeros(150, columns).index_add_(0, edges[1], x.cpu()[edges[0]])
+            close(found.cpu(), wanted, 1e-5)
+
+
+def test_operands_on_two_devices_are_refused():
+    graph = girih.from_edge_index(random_edges(1).numpy(), 150)
+    x = torch.randn(150, WIDTH)
+    with pytest.raises((ValueError, RuntimeError)):
+        gnn.GCNConv(WIDTH, 8).cuda()(x, graph)
+    block = next(iter(cuda.NeighborLoader(graph, np.arange(20), [3]))).blocks()[0]
+    with pytest.raises(ValueError, match="GPU"):
+        gnn.SAGEConv(WIDTH, 8)(x[: block.num_src], block)
+
+
+def test_layers_follow_the_current_stream():
+    graph = girih.from_edge_index(random_edges(1).numpy(), 150)
+    layer = gnn.GCNConv(WIDTH, 40).cuda()
+    x = torch.randn(150, WIDTH, device="cuda")
+    expected = layer(x, graph)
+    torch.cuda.synchronize()
+    other = torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        late = torch.empty_like(x)
+        torch.cuda._sleep(20_000_000)
+        late.copy_(x)
+        found = layer(late, graph)
+    other.synchronize()
+    close(found, expected, 1e-6)
+
+
+# ---- girih.pyg
+
+
+def data_of(n=3000, n_edges=30_000):
+    pyg = pytest.importorskip("torch_geometric.data")
+    edges = random_edges(1, n, n_edges)
+    made = pyg.Data(x=torch.randn(n, 20), edge_index=edges, y=torch.randint(7, (n,)))
+    made.edge_attr = torch.randn(edges.shape[1], 3)
+    made.train_mask = torch.rand(n) < 0.4
+    made.name = "random"
+    return made
+
+
+def test_pygs_batches_are_those_of_the_cpu():
+    import girih.pyg
+
+    data = data_of()
+    for options in ({}, {"shuffle": True}, {"placement": "host", "cache": 0.1}):
+        shared = {key: value for key, value in options.items() if key == "shuffle"}
+        here = girih.pyg.NeighborLoader(data, FAN_OUT, data.train_mask, batch_size=128, **shared)
+        there = girih.pyg.NeighborLoader(data, FAN_OUT, data.train_mask, batch_size=128, device="cuda", **options)
+        for mine, theirs in zip(here, there, strict=True):
+            assert sorted(mine.keys()) == sorted(theirs.keys())
+            assert theirs.name == "random" and theirs.batch_size == mine.batch_size
+            assert theirs.num_nodes == mine.num_nodes
+            for key, value in mine:
+                if isinstance(value, torch.Tensor):
+                    assert theirs[key].is_cuda, key
+                    assert torch.equal(theirs[key].cpu(), value), key
+
+
+def test_pygs_arguments_of_the_cpu_are_refused():
+    import girih.pyg
+
+    data = data_of()
+    with pytest.raises(NotImplementedError, match="directional"):
+        girih.pyg.NeighborLoader(data, FAN_OUT, subgraph_type="induced", device="cuda")
+    with pytest.raises(ValueError, match="device"):
+        girih.pyg.NeighborLoader(data, FAN_OUT, placement="host")
+
+
+def test_a_model_learns_on_the_gpu():
+    """The same loss, step by step, as on the CPU."""
+    import girih.pyg
+
+    data = data_of(600, 6000)
+    losses = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        layers = torch.nn.ModuleList([gnn.SAGEConv(20, 16), gnn.SAGEConv(16, 7)]).to(device)
+        optimizer = torch.optim.SGD(layers.parameters(), lr=0.1)
+        loader = girih.pyg.NeighborLoader(data, [5, 5], batch_size=100, device=device if device == "cuda" else None)
+        own = []
+        for batch in loader:
+            x = layers[0](batch.x, batch.edge_index).relu()
+            out = layers[1](x, batch.edge_index)[: batch.batch_size]
+            loss = torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            own.append(loss.item())
+        losses.append(own)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
