@@ -6,7 +6,6 @@ use std::sync::Arc;
 use cudarc::cublas::{result, sys};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
 
-use crate::device::Device;
 use crate::error::{KernelError, Kind};
 
 /// cuBLAS handle whose work goes to one stream. cudarc's own handle panics when it is dropped after a device failure,
@@ -23,12 +22,6 @@ pub(crate) type Workspace = Arc<CudaSlice<u8>>;
 
 /// Bytes of the workspace, as NVIDIA suggests for its latest GPUs.
 pub(crate) const WORKSPACE: usize = 32 << 20;
-
-/// Allocates a workspace for the products of a device.
-pub(crate) fn workspace(device: &Device) -> Result<Workspace, KernelError> {
-    let bytes = device.allocate::<u8>(WORKSPACE);
-    bytes.map(Arc::new).map_err(KernelError::driver("cannot allocate the workspace of dense products"))
-}
 
 // SAFETY: cuBLAS allows a handle to be used by any thread, one at a time or not; all work goes to one stream.
 unsafe impl Send for Blas {}

@@ -10,7 +10,7 @@ use cudarc::driver::{
 };
 
 use crate::abi::BLOCK;
-use crate::blas::{Blas, workspace};
+use crate::blas::{Blas, WORKSPACE, Workspace};
 use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
@@ -48,7 +48,10 @@ pub(crate) struct DenseLibraries {
 impl DenseLibraries {
     /// Opens both on the stream of a device, with one workspace.
     fn open(device: &Device) -> Result<Self, KernelError> {
-        let (stream, workspace) = (&device.stream, workspace(device)?);
+        let workspace = device.allocate::<u8>(WORKSPACE);
+        let workspace: Workspace =
+            workspace.map(Arc::new).map_err(KernelError::driver("cannot allocate the workspace of dense products"))?;
+        let stream = &device.stream;
         let lt = Lt::new(stream, Arc::clone(&workspace));
         Ok(Self { blas: Blas::new(Arc::clone(stream), workspace)?, lt })
     }

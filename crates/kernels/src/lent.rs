@@ -40,6 +40,18 @@ impl Drop for LentMatrix {
 }
 
 impl CudaMatrix {
+    /// Rows and columns.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Type of the elements.
+    #[must_use]
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// Device address of the first element.
     #[must_use]
     pub fn address(&self) -> u64 {

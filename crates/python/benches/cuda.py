@@ -2,8 +2,9 @@
 
     python benches/cuda.py --data synth:products --rounds 3
 
-- "model alone": PyG's model on batches that were made before: what a loader can reach.
-- "pyg": PyG's model, unchanged, on `girih.pyg.NeighborLoader(device="cuda")`; "pyg, host": with features on the host.
+- "model alone": PyG's layers on batches that were made before, each on the edges of its hops: what a loader can reach.
+- "pyg": the same on `girih.pyg.NeighborLoader(device="cuda")`; "pyg, host": with features on the host.
+- "example alone", "example": the model of PyG's examples, whose layers all read all edges of the batch.
 - "nn f32", "nn bf16": layers of `girih.nn` on blocks of `girih.cuda.NeighborLoader`; bfloat16 under autocast.
 - "batches": the loader alone.
 - "train f32", "train bf16": a whole training by `girih.train`, from the time of its epochs.
@@ -13,12 +14,14 @@ All variants take the same numbers of steps in turns, round by round. A step is 
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
 import random
 import socket
 import statistics
+import sys
 import time
 
 import numpy as np
@@ -52,18 +55,34 @@ class Whole(torch.nn.Module):
         return self.convs[-1](x, edge_index)
 
 
-class Blocks(torch.nn.Module):
-    """The model on blocks: a layer reads the edges of its hops."""
+class ByHops(Whole):
+    """The model on the edges of its hops: `parts` has those of each layer, and the number of its destinations."""
 
-    def __init__(self, sizes, conv):
-        super().__init__()
-        self.convs = torch.nn.ModuleList(conv(*pair) for pair in sizes)
-
-    def forward(self, x, blocks):
-        for at, (conv, block) in enumerate(zip(self.convs, blocks)):
-            x = conv(x, block)
+    def forward(self, x, parts):
+        for at, (conv, (edge_index, n_destinations)) in enumerate(zip(self.convs, parts)):
+            x = conv((x, x[:n_destinations]), edge_index)
             if at + 1 < len(self.convs):
                 x = x.relu()
+        return x
+
+
+def parts_of(batch):
+    """Edges and number of destinations of each layer, of a batch of `girih.pyg`."""
+    nodes = list(itertools.accumulate(batch.num_sampled_nodes))
+    edges = list(itertools.accumulate(batch.num_sampled_edges))
+    return [(batch.edge_index[:, : edges[hop]], nodes[hop]) for hop in reversed(range(len(edges)))]
+
+
+class Blocks(torch.nn.Module):
+    """The model of `girih.nn` on blocks."""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(girih.nn.SAGEConv(*pair) for pair in sizes)
+
+    def forward(self, x, blocks):
+        for conv, block in zip(self.convs, blocks):
+            x = conv(x, block, activation=None if conv is self.convs[-1] else "relu")
         return x
 
 
@@ -126,12 +145,8 @@ class WholeGraph:
 
     @staticmethod
     def forward(model, batch):
-        nodes, edges, hidden, y = batch
-        for at, layer in enumerate(model.convs):
-            hidden = layer((hidden, hidden[: len(nodes[at + 1])]), edges[at])
-            if at + 1 < len(model.convs):
-                hidden = hidden.relu()
-        return hidden, y
+        nodes, edges, x, y = batch
+        return model(x, [(each, len(nodes[at + 1])) for at, each in enumerate(edges)]), y
 
 
 def variants(data, graph, options):
@@ -145,6 +160,9 @@ def variants(data, graph, options):
             data, options.fan_out, data.train_mask, batch_size=options.batch_size, shuffle=True, graph=graph, device=on_gpu,
             edge_ids=False, **given,
         )  # fmt: skip
+
+    def by_hops(model, batch):
+        return model(batch.x, parts_of(batch)), batch.y[: batch.batch_size]
 
     def whole(model, batch):
         return model(batch.x, batch.edge_index)[: batch.batch_size], batch.y[: batch.batch_size]
@@ -169,13 +187,14 @@ def variants(data, graph, options):
         made.append(batch)
         if len(made) == 20:
             break
-    model = Whole(sizes).cuda()
-    yield "model alone", made, trained(model, whole)
-    yield "pyg", of_pyg(), trained(Whole(sizes).cuda(), whole)
-    yield "pyg, host", of_pyg(placement="host"), trained(Whole(sizes).cuda(), whole)
-    yield "pyg, host, cache 0.2", of_pyg(placement="host", cache=0.2), trained(Whole(sizes).cuda(), whole)
-    yield "nn f32", of_cuda("float32"), trained(Blocks(sizes, girih.nn.SAGEConv).cuda(), blocks)
-    yield "nn bf16", of_cuda("bfloat16"), trained(Blocks(sizes, girih.nn.SAGEConv).cuda(), in_bf16)
+    yield "model alone", made, trained(ByHops(sizes).cuda(), by_hops)
+    yield "pyg", of_pyg(), trained(ByHops(sizes).cuda(), by_hops)
+    yield "pyg, host", of_pyg(placement="host"), trained(ByHops(sizes).cuda(), by_hops)
+    yield "pyg, host, cache 0.2", of_pyg(placement="host", cache=0.2), trained(ByHops(sizes).cuda(), by_hops)
+    yield "example alone", made, trained(Whole(sizes).cuda(), whole)
+    yield "example", of_pyg(), trained(Whole(sizes).cuda(), whole)
+    yield "nn f32", of_cuda("float32"), trained(Blocks(sizes).cuda(), blocks)
+    yield "nn bf16", of_cuda("bfloat16"), trained(Blocks(sizes).cuda(), in_bf16)
     yield "batches", of_cuda("float32"), lambda batch: (batch.edge_index, batch.x)
     try:
         import pylibwholegraph  # noqa: F401
@@ -183,7 +202,7 @@ def variants(data, graph, options):
         return
     for name, location in (("wholegraph", "cuda"), ("wholegraph, host", "cpu")):
         loader = WholeGraph(data, graph, options, location)
-        yield name, loader, trained(Whole(sizes).cuda(), WholeGraph.forward)
+        yield name, loader, trained(ByHops(sizes).cuda(), WholeGraph.forward)
     yield "batches of wholegraph", WholeGraph(data, graph, options, "cuda"), lambda batch: batch
 
 
@@ -199,11 +218,11 @@ def milliseconds(batches, step, n_steps) -> float:
 def of_training(dataset, options, precision) -> dict:
     """Time of a batch of `girih.train`, by the epochs after the first."""
     outcome = girih.train(
-        dataset, model="sage", layers=len(options.fan_out), hidden=options.hidden, batch_size=options.batch_size,
+        dataset, model="sage", batch="neighbor", layers=len(options.fan_out), hidden=options.hidden, batch_size=options.batch_size,
         fanout=",".join(map(str, options.fan_out)), precision=precision, device="cuda", epochs=4, eval_every=4, dropout=0.0,
     )  # fmt: skip
     n_batches = -(-len(dataset.split[0]) // options.batch_size)
-    seconds = [float(each) for each in outcome.runs[0].curves["seconds"][1:]]
+    seconds = [float(each) for each in outcome.curves["seconds"][1:]]
     return {"median_ms": 1e3 * statistics.median(seconds) / n_batches}
 
 
@@ -238,11 +257,14 @@ def main() -> None:
         (_, batches, step, _), = running
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
             milliseconds(batches, step, 20)
-        print(found.key_averages().table(sort_by="self_cpu_time_total", row_limit=40))
+        for order in ("self_cuda_time_total", "self_cpu_time_total"):
+            print(found.key_averages().table(sort_by=order, row_limit=30, max_name_column_width=60))
         return
     for _ in range(options.rounds):
         for _, batches, step, times in running:
             times.append(milliseconds(batches, step, options.steps))
+    for name, _, _, times in running:
+        print(f"{name}: {statistics.median(times):.3f} ms", file=sys.stderr)
     results = {
         name: {"median_ms": statistics.median(times), "min_ms": min(times), "max_ms": max(times)} for name, _, _, times in running
     }

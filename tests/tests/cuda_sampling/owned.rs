@@ -6,7 +6,7 @@ use girih_compute::prelude::*;
 use girih_compute::testing::piece;
 use girih_compute::{Dtype, Epilogue, Shape, Transpose};
 use girih_graph_format::{Csr, Matrix, NodeId};
-use girih_kernels::{BatchSampler, Cuda, EdgeNames, IndexWidth, SampledBatch, Scaling};
+use girih_kernels::{BatchSampler, Cuda, CudaSparse, EdgeNames, IndexWidth, SampledBatch, Scaling};
 use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, EdgeList, Expand, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_tests::cuda;
@@ -125,7 +125,6 @@ fn entries(graph: &Csr, block: &Block, scaling: Scaling, has_loops: bool) -> Vec
 
 #[test]
 fn operands_of_blocks_multiply_as_defined() {
-    const WIDTH: usize = 5;
     let Some(cuda) = cuda().map(Arc::new) else { return };
     for (n, seed) in [(40, 2), (900, 5), (8192, 6)] {
         let graph = without_loops(&graph(n, seed));
@@ -146,10 +145,10 @@ fn operands_of_blocks_multiply_as_defined() {
                     ] {
                         let operand = found.operand(&cuda, hop, scaling, has_loops).expect("an operand");
                         let entries = entries(&graph, block, scaling, has_loops);
-                        let sizes = (block.nodes.len(), block.n_destinations, WIDTH);
+                        let sizes = [block.nodes.len(), block.n_destinations];
                         let what = format!("{n} nodes, {fan_out}, hop {hop}, {scaling:?}, loops {has_loops}");
                         for transpose in [Transpose::No, Transpose::Yes] {
-                            check_product(&cuda, &operand, (&entries, transpose), sizes, &what);
+                            check_product(&cuda, (&operand, transpose), &entries, sizes, &what);
                         }
                     }
                 }
@@ -160,11 +159,13 @@ fn operands_of_blocks_multiply_as_defined() {
 
 fn check_product(
     cuda: &Cuda,
-    operand: &girih_kernels::CudaSparse,
-    (entries, transpose): (&[(usize, usize, f64)], Transpose),
-    (n_columns, n_rows, width): (usize, usize, usize),
+    (operand, transpose): (&CudaSparse, Transpose),
+    entries: &[(usize, usize, f64)],
+    sizes: [usize; 2],
     what: &str,
 ) {
+    const WIDTH: usize = 5;
+    let ([n_columns, n_rows], width) = (sizes, WIDTH);
     let (n_in, n_out) = if transpose == Transpose::No { (n_columns, n_rows) } else { (n_rows, n_columns) };
     let x: Vec<f32> = (0..n_in * width).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
     let mut expected = vec![0.0_f64; n_out * width];

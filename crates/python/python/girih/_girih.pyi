@@ -610,6 +610,21 @@ _Tensors = tuple[_Tensor, _Tensor, _Tensor | None, _Tensor]
 def cuda_nn_spmm(
     at: _At, graph: tuple[int, str], transpose: bool, weights: _Tensor | None, x: _Tensor, out: _Tensor
 ) -> None: ...
+def cuda_nn_layer(
+    at: _At,
+    graph: tuple[int, str],
+    how: tuple[bool, bool],
+    x: _Tensor,
+    parameters: tuple[_Tensor, _Tensor | None, _Tensor | None],
+    results: tuple[_Tensor | None, _Tensor],
+) -> None: ...
+def cuda_nn_layer_backward(
+    at: _At,
+    graph: tuple[int, str],
+    read: tuple[_Tensor, _Tensor | None, _Tensor, _Tensor | None],
+    grad: _Tensor,
+    grads: tuple[_Tensor | None, _Tensor | None, _Tensor | None, _Tensor | None],
+) -> None: ...
 def cuda_nn_sddmm(at: _At, graph: tuple[int, str], x: _Tensor, y: _Tensor, out: _Tensor) -> None: ...
 def cuda_nn_attention(
     at: _At,

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::dlpack::{self, DataType, Lent};
 use super::guest::{At, OnGpu, on_gpu};
 
-/// What keeps memory of an array.
+/// Owner of the memory of an array.
 pub type Keeper = Arc<dyn Send + Sync>;
 
 /// Array on a GPU. `torch.from_dlpack` and its like take it over; the memory is freed with the last taker.

@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use girih_compute::ComputeError;
+use girih_compute::{ComputeError, Dtype};
 use girih_kernels::{Cuda, Device, MemoryPool, keeping_context};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use crate::threads::without_gil;
 /// GPU by its ordinal, and a stream of the other library by its handle.
 pub type At = (usize, u64);
 
-/// What holds memory of a GPU. It is dropped with the current context of the thread as it was.
+/// Holder of memory of a GPU. It is dropped with the current context of the thread as it was.
 #[derive(Clone)]
 pub struct OnGpu<T>(ManuallyDrop<T>);
 
@@ -49,7 +49,7 @@ struct Guests {
     process: u32,
     limits: HashMap<usize, usize>,
     pools: HashMap<usize, Arc<MemoryPool>>,
-    devices: HashMap<At, Arc<Cuda>>,
+    devices: HashMap<(At, bool), Arc<Cuda>>,
 }
 
 static GUESTS: Mutex<Option<Guests>> = Mutex::new(None);
@@ -95,14 +95,14 @@ impl Guests {
         Ok(pool)
     }
 
-    fn device(&mut self, at: At) -> Result<Arc<Cuda>, String> {
+    fn device(&mut self, at: At, dtype: Dtype) -> Result<Arc<Cuda>, String> {
         let pool = self.pool(at.0)?;
-        match self.devices.entry(at) {
+        match self.devices.entry((at, dtype == Dtype::Bf16)) {
             Entry::Occupied(device) => Ok(Arc::clone(device.get())),
             Entry::Vacant(place) => {
                 // SAFETY: the streams of PyTorch live as long as the process, as those do that callers name.
                 let device = unsafe { Device::guest(at.0, at.1, &pool) }.map_err(|error| error.to_string())?;
-                Ok(Arc::clone(place.insert(Arc::new(Cuda::new(device)))))
+                Ok(Arc::clone(place.insert(Arc::new(Cuda::new(device).storing(dtype)))))
             }
         }
     }
@@ -118,7 +118,16 @@ fn with_guests<T: Send>(py: Python<'_>, work: impl FnOnce(&mut Guests) -> Result
 
 /// Device of a GPU and a stream, made at the first call.
 pub fn guest(py: Python<'_>, at: At) -> PyResult<Arc<Cuda>> {
-    with_guests(py, |guests| guests.device(at))
+    guest_storing(py, at, Dtype::F32)
+}
+
+/// As [`guest`], for products with operands of two types, which are then rounded to `dtype`.
+pub fn guest_storing(py: Python<'_>, at: At, dtype: Dtype) -> PyResult<Arc<Cuda>> {
+    let found = guests()
+        .as_ref()
+        .filter(|guests| guests.process == std::process::id())
+        .and_then(|guests| guests.devices.get(&(at, dtype == Dtype::Bf16)).cloned());
+    found.map_or_else(|| with_guests(py, |guests| guests.device(at, dtype)), Ok)
 }
 
 /// Bytes in use by this package on a GPU, and bytes that its pool has of the GPU.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 #[cfg(feature = "cuda")]
-use super::cuda::BlockOperands;
+use super::block::BlockOperands;
 use super::operand::{Operands, Values, Whole};
 use crate::arrays::{edges, view};
 use crate::batch::Block;
@@ -25,7 +25,7 @@ use crate::threads::on_pool;
 /// Edges of an adjacency, and the operands that were made of them.
 pub enum Edges {
     OnHost(Arc<Operands>),
-    /// Those of a block on a GPU.
+    /// Edges of a block on a GPU.
     #[cfg(feature = "cuda")]
     OnGpu(BlockOperands),
 }

@@ -14,7 +14,7 @@ use numpy::{PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
 use super::adjacency;
-use super::operand::Kind;
+use super::kind::Kind;
 use crate::arrays::matrix;
 use crate::errors::{type_error, value_error};
 use crate::threads::on_pool;

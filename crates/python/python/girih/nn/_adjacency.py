@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import _girih
 from .._girih import Block, Graph
-from . import _operators  # noqa: F401: registers the operators
+from ._operators import Spmm
 
 # Blocks on GPUs; none in a build without CUDA.
 _CudaBlock: Any = getattr(_girih, "CudaBlock", ())
@@ -123,6 +123,18 @@ def features(x: Tensor, width: int | None, name: str = "x") -> Tensor:
     return x
 
 
+_is_compiling = getattr(torch.compiler, "is_compiling", None) or torch._dynamo.is_compiling
+
+
+def computes_at_once(x: Tensor) -> bool:
+    """Whether `x` is a plain tensor, outside of a compiler and of torch's function transforms.
+
+    Calls then leave out `torch.ops.girih`, whose dispatch costs more than a small product.
+    """
+    is_plain = type(x) in (Tensor, torch.nn.Parameter) and not _is_compiling()
+    return is_plain and torch._C._functorch.peek_interpreter_stack() is None
+
+
 def computed(x: Tensor) -> Tensor:
     """`x` in a type that operators compute in: float32, or bfloat16 on GPUs."""
     return x if x.dtype == torch.bfloat16 and x.is_cuda else x.float()
@@ -135,5 +147,6 @@ def propagate(x: Tensor, graph: Adjacency, kind: str, weights: Tensor | None = N
     """
     if x.shape[0] != graph.num_src:
         raise ValueError(f"x has {x.shape[0]} rows, but the graph has {graph.num_src} sources; give one row for each")
-    out = torch.ops.girih.spmm(computed(x), weights, graph.handle, graph.rows, graph.columns, kind, False)
+    multiply = Spmm.apply if computes_at_once(x) else torch.ops.girih.spmm
+    out = multiply(computed(x), weights, graph.handle, graph.rows, graph.columns, kind, False)
     return out.to(x.dtype)

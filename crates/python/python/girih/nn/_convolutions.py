@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ._adjacency import Adjacency, GraphLike, adjacency, features, propagate
+from ._adjacency import Adjacency, GraphLike, adjacency, computes_at_once, features, propagate
 from ._base import Convolution, Linear, pair, reset, transforms_first
-from ._normalize import check_normalize, normalized
+from ._fused import aggregate_linear, check_activation
+from ._normalize import check_normalize, kind_of, normalized
 
 
 class GCNConv(Convolution):
@@ -50,23 +51,38 @@ class GCNConv(Convolution):
             torch.nn.init.zeros_(self.bias)
         self._cached = None
 
-    def forward(self, x: Tensor, graph: GraphLike, edge_weight: Tensor | None = None) -> Tensor:
-        """Result (num_dst, out_channels) of x (num_src, in_channels); edge_weight (num_edges,) by the caller's order."""
+    def forward(
+        self, x: Tensor, graph: GraphLike, edge_weight: Tensor | None = None, *, activation: str | None = None
+    ) -> Tensor:
+        """Result (num_dst, out_channels) of x (num_src, in_channels); edge_weight (num_edges,) by the caller's order.
+
+        activation: "relu" for the ReLU of the result, without passes of its own; None for none.
+        """
+        check_activation(activation)
         x = features(x, self.in_channels)
         graph = adjacency(graph, x.shape[0]) if self._cached is None else self._cached
         if self.cached:
             self._cached = graph
+        first = transforms_first(x, self.in_channels, self.out_channels)
+        if edge_weight is None and computes_at_once(x):
+            kind = kind_of(graph, normalize=self.normalize, add_self_loops=self.add_self_loops, improved=self.improved)
+            parameters = self.lin.weight, self.bias, None
+            return aggregate_linear(x, graph, kind, parameters, transforms_first=first, activation=activation)
         multiply = normalized(
             graph, edge_weight, normalize=self.normalize, add_self_loops=self.add_self_loops, improved=self.improved
         )
-        if transforms_first(x, self.in_channels, self.out_channels):
+        if first:
             out = multiply(self.lin(x))
         else:
             out = self.lin(multiply(x))
-        return out if self.bias is None else out + self.bias
+        return _activated(out if self.bias is None else out + self.bias, activation)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"
+
+
+def _activated(out: Tensor, activation: str | None) -> Tensor:
+    return out if activation is None else out.relu()
 
 
 def _sides(x: Tensor | tuple[Tensor, Tensor | None], graph: GraphLike, size, widths):
@@ -122,23 +138,40 @@ class SAGEConv(Convolution):
         for child in self.children():
             child.reset_parameters()
 
-    def forward(self, x: Tensor | tuple[Tensor, Tensor | None], graph: GraphLike, size: tuple[int, int] | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        graph: GraphLike,
+        size: tuple[int, int] | None = None,
+        *,
+        activation: str | None = None,
+    ) -> Tensor:
         """Result (num_dst, out_channels) of x (num_src, in_channels), or of a pair with x of the destinations.
 
         size: (num_src, num_dst) of an `edge_index`, where x does not tell it.
+        activation: "relu" for the ReLU of the result, without passes of its own; None for none.
         """
+        check_activation(activation)
+        # Projected sources are other rows than the destinations.
+        is_one = not isinstance(x, (tuple, list)) and not (self.project and self.root_weight)
         x, own, graph = _sides(x, graph, size, pair(self.in_channels))
         if self.project:
             x = self.lin(x).relu()
         kind = "mean" if self.aggr == "mean" else "sum"
-        if transforms_first(x, x.shape[1], self.out_channels):
+        first = transforms_first(x, x.shape[1], self.out_channels)
+        if computes_at_once(x) and is_one:
+            parameters = self.lin_l.weight, self.lin_l.bias, self.lin_r.weight if self.root_weight else None
+            fused = None if self.normalize else activation
+            out = aggregate_linear(x, graph, kind, parameters, transforms_first=first, activation=fused)
+            return _activated(F.normalize(out, p=2.0, dim=-1), activation) if self.normalize else out
+        if first:
             out = propagate(F.linear(x, self.lin_l.weight), graph, kind)
             out = out if self.lin_l.bias is None else out + self.lin_l.bias
         else:
             out = self.lin_l(propagate(x, graph, kind))
         if self.root_weight and own is not None:
             out = out + self.lin_r(own)
-        return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
+        return _activated(F.normalize(out, p=2.0, dim=-1) if self.normalize else out, activation)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, aggr={self.aggr}"

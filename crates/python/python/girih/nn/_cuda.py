@@ -22,7 +22,7 @@ def _pitch(columns: int) -> int:
 def empty(rows: int, columns: int, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Uninitialised matrix with girih's rows, of the type and device of `like`."""
     pitch = _pitch(columns)
-    made = like.new_empty((rows, pitch), dtype=like.dtype if dtype is None else dtype)
+    made = torch.empty((rows, pitch), dtype=like.dtype if dtype is None else dtype, device=like.device)
     return made if pitch == columns else made[:, :columns]
 
 
@@ -42,17 +42,26 @@ def laid(x: Tensor | None) -> Tensor | None:
     """`x` with girih's rows: itself, or a copy."""
     if x is None:
         return None
-    x = x.detach()
-    return x if _fits(x) else empty(x.shape[0], x.shape[1], x).copy_(x)
+    return x if _fits(x) else empty(x.shape[0], x.shape[1], x).copy_(x.detach())
 
 
 def _lent(x: Tensor | None):
     return None if x is None else (x.data_ptr(), x.shape[0], x.shape[1], x.dtype == torch.bfloat16)
 
 
+def _stream(ordinal: int) -> int:
+    stream: int = torch.cuda.current_stream(ordinal).cuda_stream
+    return stream
+
+
+# Without an object for each call, where PyTorch has that.
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
+
+
 def _at(x: Tensor) -> tuple[int, int]:
     """GPU of a tensor and the current stream there."""
-    return x.device.index, torch.cuda.current_stream(x.device).cuda_stream
+    ordinal = x.get_device()
+    return ordinal, _current_stream(ordinal)
 
 
 def _same_device(x: Tensor, *others: Tensor | None) -> None:
@@ -68,9 +77,9 @@ def _native(name: str):
     return found
 
 
-def spmm(x, weights, graph, rows, columns, kind, transpose):
+def product(x, graph, kind, rows, transpose, weights=None):
     _same_device(x, weights)
-    out = empty(rows.shape[0], x.shape[1], x)
+    out = empty(rows, x.shape[1], x)
     x, weights = laid(x), laid(weights)
     _native("cuda_nn_spmm")(_at(x), (graph.item(), kind), transpose, _lent(weights), _lent(x), _lent(out))
     return out
@@ -109,3 +118,35 @@ def attention_backward(options, operands, results, graph, kind):
         tuple(map(_lent, grads)),
     )
     return grads
+
+
+def layer(x, weight, bias, own, graph, kind, rows, how):
+    """Result and `A·x` of a layer; `how` says whether the weight comes first, and whether a ReLU follows."""
+    _same_device(x, weight, bias, own)
+    out = empty(rows, weight.shape[0], x)
+    sums = None if how[0] else empty(rows, x.shape[1], x)
+    # Copies stay until the call has returned.
+    x, weight, own, bias = laid(x), laid(weight), laid(own), None if bias is None else laid(bias.view(1, -1))
+    _native("cuda_nn_layer")(
+        _at(x), (graph.item(), kind), how, _lent(x), (_lent(weight), _lent(bias), _lent(own)), (_lent(sums), _lent(out))
+    )
+    return out, sums
+
+
+def layer_backward(grad, x, sums, weight, own, graph, kind, needs):
+    """Gradients of x, of the weight, of the bias and of `own`, those that `needs` says."""
+    _same_device(x, grad)
+    of_x = empty(x.shape[0], x.shape[1], x) if needs[0] else None
+    of_weight = empty(weight.shape[0], weight.shape[1], weight) if needs[1] else None
+    of_bias = empty(1, weight.shape[0], weight) if needs[2] else None
+    of_own = empty(own.shape[0], own.shape[1], own) if needs[3] else None
+    read = laid(x), sums, laid(weight), laid(own)
+    grad = laid(grad)
+    _native("cuda_nn_layer_backward")(
+        _at(x),
+        (graph.item(), kind),
+        tuple(map(_lent, read)),
+        _lent(grad),
+        (_lent(of_x), _lent(of_weight), _lent(of_bias), _lent(of_own)),
+    )
+    return of_x, of_weight, None if of_bias is None else of_bias.view(-1), of_own

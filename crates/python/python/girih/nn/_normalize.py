@@ -17,6 +17,15 @@ def check_normalize(normalize: bool | str) -> None:
         raise ValueError(f'no normalize={normalize!r}; there are True, False and "sampled"')
 
 
+def kind_of(graph: Adjacency, *, normalize: bool | str, add_self_loops: bool, improved: bool = False) -> str:
+    """Kind of the operand of a graph whose edges have no other weights than the graph's."""
+    if not normalize:
+        return "weights"
+    is_estimated = graph.is_block and normalize is True
+    flags = (("loops", add_self_loops), ("improved", improved), ("estimated", is_estimated))
+    return "+".join(["gcn", *(name for name, is_set in flags if is_set)])
+
+
 def normalized(
     graph: Adjacency,
     edge_weight: Tensor | None,
@@ -30,15 +39,11 @@ def normalized(
     edge_weight: (num_edges,), in the caller's order of edges; it may need a gradient.
     normalize: of a block, True estimates the rows of the whole graph; "sampled" normalises the block alone.
     """
-    is_estimated = graph.is_block and normalize is True
     if edge_weight is not None:
-        if is_estimated:
+        if graph.is_block and normalize is True:
             raise NotImplementedError('edge_weight with a block needs normalize="sampled": degrees of the whole graph are unknown')
         return _weighted(graph, edge_weight, bool(normalize), 2.0 if improved else 1.0 if add_self_loops else 0.0, add_self_loops)
-    kind = "weights"
-    if normalize:
-        flags = (("loops", add_self_loops), ("improved", improved), ("estimated", is_estimated))
-        kind = "+".join(["gcn", *(name for name, is_set in flags if is_set)])
+    kind = kind_of(graph, normalize=normalize, add_self_loops=add_self_loops, improved=improved)
     return lambda x: propagate(x, graph, kind)
 
 

@@ -136,6 +136,8 @@ class NeighborLoader:
             self._on_gpu = OnGpu(data, neighbor_sampler, device, x, placement=placement, cache=cache)
             x = None
         self._take_seeds(input_nodes, input_id)
+        if self._on_gpu is not None and self.input_id is not None:
+            self.input_id = self.input_id.to(self._on_gpu.device)
         self._take_rows(x)
 
     def _take_seeds(self, input_nodes: Any, input_id: Tensor | None) -> None:
@@ -207,10 +209,14 @@ class NeighborLoader:
     def _made(
         self, batches: girih.Epoch, positions: Tensor | None, store: girih.FeatureStore | None
     ) -> Iterator[Any]:
+        device = None if self._on_gpu is None else self._on_gpu.device
+        if device is not None and positions is not None:
+            # Once an epoch: a copy for each batch would wait for the GPU.
+            positions = positions.to(device)
         for batch in batches:
             start = batch.number * self.batch_size
             stop = start + batch.batch_size
-            at = torch.arange(start, stop) if positions is None else positions[start:stop]
+            at = torch.arange(start, stop, device=device) if positions is None else positions[start:stop]
             yield self._data_of(batch, at, store)
 
     def _made_disjoint(self, epoch: int, first: int, positions: Tensor | None, seed: int) -> Iterator[Any]:
@@ -252,8 +258,6 @@ class NeighborLoader:
         assert edge_index is not None and node is not None
         out = SamplerOutput(node, edge_index[0], edge_index[1], tensor_of(batch.e_id))
         out.num_sampled_nodes, out.num_sampled_edges = batch.num_sampled_nodes, batch.num_sampled_edges
-        if self._on_gpu is not None:
-            at = at.to(self._on_gpu.device)
         if self.transform_sampler_output is not None:
             return self._of_output(out, at, brought=x)
         return self._finished(out, edge_index, at, store, x)
@@ -265,7 +269,7 @@ class NeighborLoader:
         return self._finished(out, torch.stack([out.row, out.col]), at, self._store(), brought)
 
     def _ids(self, at: Tensor) -> Tensor:
-        return at if self.input_id is None else self.input_id[at.cpu()].to(at.device)
+        return at if self.input_id is None else self.input_id[at]
 
     def _finished(
         self, out: SamplerOutput, edge_index: Tensor, at: Tensor, store: girih.FeatureStore | None, brought: Any
