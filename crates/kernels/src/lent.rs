@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use cudarc::driver::{CudaSlice, DevicePtr, sys};
 use girih_compute::scratch::pitch;
-use girih_compute::{ComputeError, Dtype, Shape};
+use girih_compute::{ComputeError, Dtype, Shape, checks};
 
 use crate::Cuda;
 use crate::abi::WIDE;
@@ -80,14 +80,16 @@ impl Cuda {
     /// the matrix. What is written to the matrix must not be in use elsewhere, and the padding may be overwritten.
     ///
     /// # Errors
-    /// When the address is not aligned for the kernels.
+    /// When the address is not aligned for the kernels, or no memory holds such a matrix.
     pub unsafe fn lent_matrix(&self, address: u64, shape: Shape, dtype: Dtype) -> Result<LentMatrix, ComputeError> {
         let alignment = if shape.cols < WIDE { dtype.n_bytes() as u64 } else { ALIGNMENT };
         if !address.is_multiple_of(alignment) {
             let what = format!("a tensor begins at {address:#x}, which is no multiple of {alignment} bytes: clone it");
             return Err(ComputeError::argument("lent_matrix", what));
         }
-        let n_bytes = shape.rows * pitch(shape.cols) * dtype.n_bytes();
+        let padded = Shape::new(shape.rows, pitch(shape.cols));
+        checks::allocation(padded, dtype.n_bytes())?;
+        let n_bytes = padded.len() * dtype.n_bytes();
         // SAFETY: the caller vouches for the memory; it is never freed.
         let data = unsafe { self.device.stream.upgrade_device_ptr(address, n_bytes.max(1)) };
         Ok(LentMatrix(ManuallyDrop::new(CudaMatrix { shape, dtype, data })))

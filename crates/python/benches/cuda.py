@@ -215,6 +215,16 @@ def milliseconds(batches, step, n_steps) -> float:
     return 1e3 * (time.perf_counter() - start) / n_steps
 
 
+def profiled(batches, step) -> None:
+    """Prints the operations of some steps, by time on the GPU and on the host."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        milliseconds(batches, step, 20)
+    for order in ("self_cuda_time_total", "self_cpu_time_total"):
+        print(found.key_averages().table(sort_by=order, row_limit=30, max_name_column_width=60))
+
+
 def of_training(dataset, options, precision) -> dict:
     """Time of a batch of `girih.train`, by the epochs after the first."""
     outcome = girih.train(
@@ -235,7 +245,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100, help="steps of a variant in a round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-train", action="store_true", help="leave girih.train out")
-    parser.add_argument("--profile", help="name of a variant to profile instead; a table of its operations goes to stderr")
+    parser.add_argument("--only", action="append", metavar="NAME", help="take this variant alone; may be given repeatedly")
+    parser.add_argument("--profile", action="store_true", help="print the operations of each variant instead of times")
     options = parser.parse_args()
     torch.manual_seed(0)
 
@@ -247,18 +258,14 @@ def main() -> None:
 
     running = []
     for name, loader, step in variants(data, graph, options):
-        if options.profile and name != options.profile:
+        if options.only and name not in options.only:
             continue
         running.append((name, forever(loader), step, []))
         milliseconds(running[-1][1], step, 20)
     if options.profile:
-        from torch.profiler import ProfilerActivity, profile
-
-        (_, batches, step, _), = running
-        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
-            milliseconds(batches, step, 20)
-        for order in ("self_cuda_time_total", "self_cpu_time_total"):
-            print(found.key_averages().table(sort_by=order, row_limit=30, max_name_column_width=60))
+        for name, batches, step, _ in running:
+            print(name)
+            profiled(batches, step)
         return
     for _ in range(options.rounds):
         for _, batches, step, times in running:

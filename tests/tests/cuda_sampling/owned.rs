@@ -47,7 +47,7 @@ fn batches_in_memory_of_their_own_are_those_of_the_cpu() {
                 for (expected, found) in batches(&cuda, &graph, &host, &[size, size.div_ceil(3), 0, size]) {
                     let what = format!("{n} nodes, {fan_out}, {options:?}");
                     assert_same(&expected, &found.to_host(&cuda).unwrap(), &what);
-                    check_list(&cuda, (&expected, &found), options, &what);
+                    check_list(&cuda, (&expected, &found), (options, graph.nnz()), &what);
                 }
             }
         }
@@ -55,7 +55,12 @@ fn batches_in_memory_of_their_own_are_those_of_the_cpu() {
 }
 
 /// Compares the lists of edges of both sides.
-fn check_list(cuda: &Cuda, (expected, found): (&MiniBatch, &SampledBatch), options: NeighborOptions, what: &str) {
+fn check_list(
+    cuda: &Cuda,
+    (expected, found): (&MiniBatch, &SampledBatch),
+    (options, n_edges): (NeighborOptions, usize),
+    what: &str,
+) {
     if options.expand == Expand::PerLayer && expected.blocks.len() > 1 {
         assert!(!found.is_list() && found.edge_list(cuda, None, IndexWidth::Wide).is_err(), "{what}");
         return;
@@ -63,8 +68,9 @@ fn check_list(cuda: &Cuda, (expected, found): (&MiniBatch, &SampledBatch), optio
     let mut list = EdgeList::<i64>::default();
     list.fill(expected, options.expand, None).expect("a list");
     let name = |position: u64| 1_000_000_000_000 - position;
-    let n_names = 1 + expected.blocks[0].edge_ids.iter().copied().max().unwrap_or(0);
-    let names = EdgeNames::upload(cuda, &(0..n_names).map(name).collect::<Vec<_>>()).expect("memory");
+    let upload = |n: usize| EdgeNames::upload(cuda, &(0..n as u64).map(name).collect::<Vec<_>>()).expect("memory");
+    let names = upload(n_edges);
+    assert!(found.edge_list(cuda, Some(&upload(n_edges + 1)), IndexWidth::Wide).is_err(), "{what}");
     for (width, names) in [(IndexWidth::Wide, Some(&names)), (IndexWidth::Narrow, None)] {
         let made = found.edge_list(cuda, names, width).expect("a list");
         let bytes = made.to_host(cuda).expect("a list");

@@ -96,7 +96,10 @@ pub struct SampledBatch {
 }
 
 /// Names of the edges of a graph on the device, by position.
-pub struct EdgeNames(CudaSlice<u64>);
+pub struct EdgeNames {
+    names: CudaSlice<u64>,
+    n: usize,
+}
 
 impl EdgeNames {
     /// Uploads one name for each edge.
@@ -104,7 +107,7 @@ impl EdgeNames {
     /// # Errors
     /// When the device's memory does not suffice.
     pub fn upload(cuda: &Cuda, names: &[u64]) -> Result<Self, ComputeError> {
-        cuda.upload_list(OPERATION, names).map(Self)
+        Ok(Self { names: cuda.upload_list(OPERATION, names)?, n: names.len() })
     }
 }
 
@@ -241,7 +244,8 @@ impl SampledBatch {
     /// Writes the batch as one list of edges. `names` name edges by their position in the graph.
     ///
     /// # Errors
-    /// When nodes drew anew in every hop, the device's memory does not suffice, or it fails.
+    /// When nodes drew anew in every hop, there is not one name for each edge of the graph, the device's memory does
+    /// not suffice, or it fails.
     pub fn edge_list(
         &self,
         cuda: &Cuda,
@@ -250,6 +254,10 @@ impl SampledBatch {
     ) -> Result<DeviceEdgeList, ComputeError> {
         if !self.is_list() {
             return Err(ComputeError::argument(OPERATION, "nodes drew anew in every hop: the batch is no single list"));
+        }
+        if let Some(names) = names.filter(|names| names.n != self.topology.n_edges()) {
+            let what = format!("{} names for a graph of {} edges: give one for each", names.n, self.topology.n_edges());
+            return Err(ComputeError::argument(OPERATION, what));
         }
         let (n_edges, n_nodes) = (self.sizes.n_edges() as usize, self.nodes.range.len);
         let n_bytes = width.n_bytes();
@@ -265,7 +273,7 @@ impl SampledBatch {
             columns: cuda.pointer(Some(&self.columns)),
             indptr: cuda.pointer(Some(&self.indptr)),
             edge_ids: cuda.pointer(self.edge_ids.as_ref()),
-            names: cuda.pointer(names.map(|EdgeNames(names)| names)),
+            names: cuda.pointer(names.map(|names| &names.names)),
             n_rows,
             n_nodes: n_nodes as u64,
             sources: at,
