@@ -46,7 +46,7 @@ pub mod session {
 
 /// Pictures of graphs.
 pub mod plots {
-    pub use crate::plots::{heat, spy};
+    pub use crate::plots::heat;
 }
 
 /// Words of command lines: paths, and quotes for a shell.

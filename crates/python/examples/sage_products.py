@@ -20,16 +20,21 @@ def main():
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help='"cuda" makes batches on the GPU, too')
     options = parser.parse_args()
 
     torch.manual_seed(0)
     dataset = girih.load(options.data)
     data, graph = girih.pyg.to_pyg(dataset), dataset.graph
     common = {"graph": graph, "batch_size": options.batch_size, "threads": options.threads, "edge_ids": False}
+    if options.device != "cpu":
+        from girih import cuda
+
+        common["device"] = cuda.Graph(graph, options.device)
     # The line that changes: torch_geometric.loader.NeighborLoader is girih.pyg.NeighborLoader, with threads= for num_workers=.
     train = girih.pyg.NeighborLoader(data, [15, 10, 5], data.train_mask, shuffle=True, **common)
     test = girih.pyg.NeighborLoader(data, [15, 10, 5], data.test_mask, **common)
-    model = GraphSAGE(data.num_features, options.hidden, 3, dataset.num_classes, dropout=0.5)
+    model = GraphSAGE(data.num_features, options.hidden, 3, dataset.num_classes, dropout=0.5).to(options.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     for epoch in range(options.epochs):
         model.train()

@@ -6,15 +6,24 @@ use std::sync::{Arc, OnceLock};
 use bytemuck::cast_slice;
 use girih_datasets::{Components, LoadOptions};
 use girih_graph_format::{Buffer, Coo, Csr, Duplicates, NodeId, Permutation};
+use girih_reorder::spy::{self, FILE_SIDE, Spy};
 use girih_reorder::{OrderKind, Quality};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::arrays::{Ids, columns, edges, floats, frozen_view, ids_array, node_ids, offsets};
 use crate::errors::{of_dataset, of_format, value_error};
 use crate::nn::Operands;
 use crate::threads::{interruptible, on_pool};
+
+/// PNG of the adjacencies of graphs, side by side on one scale.
+#[pyfunction]
+pub fn spy_png<'py>(py: Python<'py>, graphs: Vec<Bound<'py, Graph>>) -> PyResult<Bound<'py, PyBytes>> {
+    let graphs: Vec<Csr> = graphs.iter().map(|graph| graph.get().csr.clone()).collect();
+    let draw = move || spy::side_by_side(&graphs.iter().map(|csr| Spy::of(csr, FILE_SIDE)).collect::<Vec<_>>());
+    Ok(PyBytes::new(py, &interruptible(py, draw)?))
+}
 
 /// Directed graph. Row `v` of its CSR lists the sources of the edges that end in node `v`.
 #[pyclass(frozen, module = "girih")]

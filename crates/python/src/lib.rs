@@ -58,7 +58,7 @@ mod _girih {
     #[pymodule_export]
     use super::features::FeatureStore;
     #[pymodule_export]
-    use super::graph::Graph;
+    use super::graph::{Graph, spy_png};
     #[pymodule_export]
     use super::loader::{BatchLoader, Epoch};
     #[pymodule_export]

@@ -139,13 +139,17 @@ impl BatchLoader {
             Work::Ahead(started.start().map_err(|error| PyRuntimeError::new_err(error.to_string()))?)
         };
         let (width, process) = (source.width(), std::process::id());
-        let work = ManuallyDrop::new(Box::new(Mutex::new(Some(work))));
+        let work = ManuallyDrop::new(Box::new(Mutex::new(work)));
         Ok(Epoch { work, core: source.core, width, process, first, n_batches })
     }
 }
 
 /// Maker of the remaining batches.
 enum Work {
+    /// All batches were made, or one failed.
+    Done,
+    /// `close` was called before the end.
+    Closed,
     /// On the caller's thread.
     Here { source: Source, plan: Arc<EpochPlan>, epoch: u32, next: usize },
     /// On threads of their own.
@@ -155,8 +159,8 @@ enum Work {
 /// Batches of one epoch, in order. Its threads end when it is dropped.
 #[pyclass(frozen, module = "girih")]
 pub struct Epoch {
-    /// `None` after the end. Never dropped in a forked child, which has none of the threads.
-    work: ManuallyDrop<Box<Mutex<Option<Work>>>>,
+    /// Never dropped in a forked child, which has none of the threads.
+    work: ManuallyDrop<Box<Mutex<Work>>>,
     core: Arc<Core>,
     width: usize,
     process: u32,
@@ -164,24 +168,30 @@ pub struct Epoch {
     n_batches: usize,
 }
 
+/// Error of an epoch that was closed.
+pub fn closed() -> PyErr {
+    value_error("the epoch was closed; iterate the loader for another one")
+}
+
 impl Epoch {
     /// Next batch, within about a tick.
     fn next(&self) -> Poll<PyResult<Option<Arrays>>> {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let made = match &mut *work {
-            None => None,
-            Some(Work::Here { next, .. }) if *next == self.n_batches => None,
-            Some(Work::Here { source, plan, epoch, next }) => {
+            Work::Done => None,
+            Work::Closed => return Poll::Ready(Err(closed())),
+            Work::Here { next, .. } if *next == self.n_batches => None,
+            Work::Here { source, plan, epoch, next } => {
                 *next += 1;
                 Some(source.make(plan, *epoch, *next - 1).map_err(of_sampling))
             }
-            Some(Work::Ahead(items)) => match items.next_within(TICK) {
+            Work::Ahead(items) => match items.next_within(TICK) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(item) => item.map(|item| item.map_err(|error| self.of_stage(error))),
             },
         };
         if !matches!(made, Some(Ok(_))) {
-            *work = None;
+            *work = Work::Done;
         }
         Poll::Ready(made.transpose())
     }
@@ -225,10 +235,15 @@ impl Epoch {
         }
     }
 
-    /// Ends the epoch and its threads before its last batch.
+    /// Ends the epoch and its threads before its last batch; asking for another one is an error then.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
-        without_gil(py, || *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None)
+        without_gil(py, || {
+            let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+            if !matches!(*work, Work::Done) {
+                *work = Work::Closed;
+            }
+        })
     }
 }
 

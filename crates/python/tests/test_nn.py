@@ -425,3 +425,54 @@ def test_second_derivatives_are_refused():
     (of_x,) = torch.autograd.grad(gnn.GCNConv(WIDTH, 4)(x, graph).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         of_x.sum().backward()
+
+
+@pytest.mark.parametrize("make", [lambda: gnn.GCNConv(WIDTH, 8), lambda: gnn.GCNConv(WIDTH, 40), lambda: gnn.SAGEConv(WIDTH, 8),
+                                  lambda: gnn.SAGEConv(WIDTH, 8, root_weight=False), lambda: gnn.SAGEConv(WIDTH, 40, bias=False),
+                                  lambda: gnn.SAGEConv(WIDTH, 8, normalize=True)])  # fmt: skip
+def test_a_relu_of_the_layer_is_one_behind_it(make):
+    edges = random_edges(1)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    torch.manual_seed(1)
+    layer = make()
+    results = []
+    for fused in (True, False):
+        x = torch.randn(150, WIDTH, generator=torch.Generator().manual_seed(2)).requires_grad_()
+        layer.zero_grad()
+        out = layer(x, graph, activation="relu") if fused else layer(x, graph).relu()
+        (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
+        results.append([out, x.grad, *(parameter.grad.clone() for parameter in layer.parameters())])
+    for found, expected in zip(*results, strict=True):
+        close(found, expected, floor=1.0)
+    weights = torch.rand(edges.shape[1])
+    if isinstance(layer, gnn.GCNConv):
+        close(layer(x, graph, weights, activation="relu"), layer(x, graph, weights).relu())
+    with pytest.raises(ValueError, match="elu"):
+        layer(x, graph, activation="elu")
+
+
+def test_only_wanted_gradients_are_computed():
+    graph = girih.from_edge_index(random_edges(1).numpy(), 150)
+    x = torch.randn(150, WIDTH)
+    for freeze in ("lin_l.weight", "lin_l.bias", "lin_r.weight"):
+        layer = gnn.SAGEConv(WIDTH, 8)
+        layer.get_parameter(freeze).requires_grad_(False)
+        layer(x, graph).sum().backward()
+        for name, parameter in layer.named_parameters():
+            assert (parameter.grad is None) == (name == freeze), name
+    with torch.no_grad():
+        assert not gnn.SAGEConv(WIDTH, 8)(x, graph).requires_grad
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_girih_cuda_says_so():
+    try:
+        import girih.cuda
+    except ImportError as error:
+        assert "no CUDA" in str(error)
+        return
+    graph = girih.from_edge_index(random_edges(1).numpy(), 150)
+    for make in (lambda: girih.cuda.Graph(graph), lambda: girih.cuda.NeighborLoader(graph, [1], [2]),
+                 lambda: girih.cuda.FeatureStore(np.zeros((3, 2), np.float32)), girih.cuda.memory):  # fmt: skip
+        with pytest.raises(RuntimeError, match="no CUDA GPU"):
+            make()

@@ -244,7 +244,13 @@ def test_two_loaders_at_once_and_leaving_early():
     epoch = iter(loaders[0])
     next(epoch)
     epoch.close()
-    assert next(epoch, None) is None
+    epoch.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(epoch)
+    ended = loaders[0].epoch(3)
+    assert sum(1 for _ in ended) == len(loaders[0])
+    ended.close()
+    assert next(ended, None) is None, "an epoch that ended stays ended"
 
 
 # Memory
@@ -517,3 +523,20 @@ def test_features_of_repeated_seeds_are_those_of_n_id():
         loader = girih.NeighborLoader(ring()[0], seeds, [4, 2], shuffle=False, features=rows, index_dtype=dtype)
         (batch,) = loader
         assert (batch.x == rows[batch.n_id]).all() and batch.n_id[:5].tolist() == seeds.tolist()
+
+
+# Pictures
+
+
+def test_pictures_show_where_edges_lie(tmp_path):
+    graph = girih.load("synth:planted,nodes=600,degree=6").graph
+    both = girih.spy(graph, graph.reorder("community")[0])
+    for picture, width in ((girih.spy(graph), 604), (both, 2 * 604 + 24)):
+        assert picture[:8] == b"\x89PNG\r\n\x1a\n" and picture._repr_png_() == picture
+        assert int.from_bytes(picture[16:20], "big") == width
+    both.save(tmp_path / "both.png")
+    assert (tmp_path / "both.png").read_bytes() == both
+    with pytest.raises(ValueError, match="at least one"):
+        girih.spy()
+    with pytest.raises(TypeError):
+        girih.spy(np.zeros((3, 3)))

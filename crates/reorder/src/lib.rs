@@ -10,6 +10,7 @@
 //! - [`Blockwise`]: any order inside equal ranges of ids, which keeps the balance of a partition; [`Parts`]: ranges
 //!   with few edges between them.
 //! - [`Auto`]: predicts the gain of each order on a device, and picks one.
+//! - `spy`: pictures of adjacencies, with the feature `plots`.
 //! - [`quality`]: metrics of an order, for caches and for tiles.
 //!
 //! Elsewhere: uses of an order.
@@ -27,6 +28,8 @@ pub mod quality;
 mod rcm;
 mod simple;
 mod slashburn;
+#[cfg(feature = "plots")]
+pub mod spy;
 mod streaming;
 #[cfg(feature = "testing")]
 pub mod testing;

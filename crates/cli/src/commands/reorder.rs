@@ -13,6 +13,7 @@ use girih_graph_format::{Csr, Permutation, file};
 use girih_machine::{Cache, Hierarchy, Machine};
 use girih_partition::counted;
 use girih_reorder::quality::Quality;
+use girih_reorder::spy::{self, FILE_SIDE, Spy};
 use girih_reorder::{Auto, OrderKind, Random, Reorder};
 use serde_json::Value;
 
@@ -21,7 +22,6 @@ use crate::context::data::{load_with_warnings, refuse_unverified};
 use crate::context::order::{Ordered, PRODUCTS_PER_LAYER, Wanted};
 use crate::error::CliError;
 use crate::output::{Results, print_line};
-use crate::plots::spy::{self, FILE_SIDE, Spy};
 use crate::{messages, paths};
 
 /// File of an order beside the data that it ordered.
@@ -74,7 +74,7 @@ pub fn run(args: &ReorderArgs) -> Result<(), CliError> {
         let ordered = |found: &Found| Spy::of(&dataset.graph.permuted(&found.ordered.order), FILE_SIDE);
         let mut panels = vec![Spy::of(&dataset.graph, FILE_SIDE)];
         panels.extend(found.iter().map(ordered));
-        write_bytes(path, &spy::side_by_side(&panels)?)?;
+        write_bytes(path, &spy::side_by_side(&panels))?;
         results.add("plot", path.display().to_string(), "Drawn to", path.display().to_string());
     }
     if let Some(path) = &args.report {

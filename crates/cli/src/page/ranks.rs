@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use girih_graph_format::Csr;
 use girih_partition::{BlockPlan, imbalance};
+use girih_reorder::spy::{self, PAGE_SIDE, Spy};
 use girih_trainer::distributed::RankOptions;
 
 use super::{escape, note, picture, section};
 use crate::error::CliError;
 use crate::plots::heat::{self, Panel, short};
-use crate::plots::spy::{self, PAGE_SIDE, Spy};
 
 /// Maximum number of ranks whose loads are listed.
 const LISTED_MAX: usize = 64;
@@ -35,7 +35,7 @@ impl RankLoads {
         let plan = BlockPlan::of_graph(&ranks.grid, graph.indptr(), ranks.cuts)?.in_stages(ranks.stages);
         let of_rank = plan.step_nnz(graph).iter().map(|steps| steps.iter().sum()).collect();
         Ok(Self {
-            spy: spy::each(&[Spy::of(graph, PAGE_SIDE)])?.remove(0),
+            spy: spy::each(&[Spy::of(graph, PAGE_SIDE)]).remove(0),
             blocks: girih_partition::block_nnz(graph, &plan.panels),
             of_rank,
             partition: ranks.grid.to_string(),

@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use girih_partition::imbalance;
-
-use super::blue;
+use girih_reorder::spy::blue;
 
 /// Pixels: side of a panel, left margin for row numbers, and gap between panels.
 const SIDE: f64 = 300.0;

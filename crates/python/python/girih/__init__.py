@@ -25,6 +25,7 @@ from ._girih import (
 )
 from ._convert import from_networkx, from_scipy, to_networkx, to_scipy
 from ._loader import NeighborLoader, SubgraphLoader
+from ._plots import Picture, spy
 from ._train import Applied, Outcome, Run, apply, checkpoint_of_weights, config, settings_of, train
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Graph",
     "NeighborLoader",
     "Outcome",
+    "Picture",
     "Run",
     "Sampler",
     "SubgraphLoader",
@@ -56,6 +58,7 @@ __all__ = [
     "random_walks",
     "set_num_threads",
     "settings_of",
+    "spy",
     "to_networkx",
     "to_scipy",
     "train",

@@ -17,8 +17,24 @@ __all__ = [
     "FeatureStore",
     "Graph",
     "BatchLoader",
+    "CudaBatch",
+    "CudaBlock",
+    "CudaEpoch",
+    "CudaFeatures",
+    "CudaGraph",
+    "CudaLoader",
+    "DeviceArray",
     "Sampler",
     "__version__",
+    "cuda_empty_cache",
+    "cuda_memory",
+    "cuda_nn_attention",
+    "cuda_nn_attention_backward",
+    "cuda_nn_layer",
+    "cuda_nn_layer_backward",
+    "cuda_nn_sddmm",
+    "cuda_nn_spmm",
+    "cuda_set_memory_limit",
     "default_config",
     "load",
     "nn_attention",
@@ -28,6 +44,7 @@ __all__ = [
     "num_threads",
     "random_walks",
     "set_num_threads",
+    "spy_png",
     "train",
 ]
 
@@ -438,6 +455,9 @@ def train(
     resume: bool = False,
     on_event: Callable[[str], bool | None] | None = None,
 ) -> str: ...
+def spy_png(graphs: Sequence[Graph]) -> bytes:
+    """PNG of the adjacencies of graphs, side by side on one scale."""
+
 def num_threads() -> int:
     """Number of threads of whole operations, such as orders, gathers and training."""
 

@@ -6,7 +6,7 @@
 //! ```
 //! What is requested or begun runs beside the step on the batch that `next` returns.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_compute::{ComputeError, Shape};
@@ -20,6 +20,7 @@ use super::features::{CudaFeatures, Gather, Held as HeldFeatures};
 use super::graph::{CudaGraph, Held};
 use super::guest::{OnGpu, on_gpu};
 use crate::errors::{index_error, value_error};
+use crate::loader::closed;
 use crate::sampler::{Core, Sampler};
 
 /// Batches of an epoch after the other on a GPU; each `iter()` is the next epoch.
@@ -111,7 +112,8 @@ impl CudaLoader {
         let begin = || Work::begin(source, number, first);
         let work = on_gpu(py, begin)?;
         let work = OnGpu::new(Mutex::new(Some(work)));
-        Ok(CudaEpoch { work, source: Arc::clone(source), process: std::process::id(), first })
+        let (is_closed, process) = (AtomicBool::new(false), std::process::id());
+        Ok(CudaEpoch { work, is_closed, source: Arc::clone(source), process, first })
     }
 }
 
@@ -218,6 +220,7 @@ impl Drop for Work {
 pub struct CudaEpoch {
     /// `None` after the end.
     work: OnGpu<Mutex<Option<Work>>>,
+    is_closed: AtomicBool,
     source: Arc<Source>,
     process: u32,
     first: usize,
@@ -237,6 +240,9 @@ impl CudaEpoch {
         if self.process != std::process::id() {
             return Err(value_error("this epoch was begun before a fork; CUDA does not survive one"));
         }
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(closed());
+        }
         on_gpu(py, || {
             let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
             let next = work.as_mut().map_or(Ok(None), Work::next);
@@ -247,10 +253,11 @@ impl CudaEpoch {
         })
     }
 
-    /// Ends the epoch before its last batch.
+    /// Ends the epoch before its last batch; asking for another one is an error then.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         on_gpu(py, || {
-            *self.work.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            let ended = self.work.lock().unwrap_or_else(PoisonError::into_inner).take();
+            self.is_closed.fetch_or(ended.is_some(), Ordering::Relaxed);
             Ok(())
         })
     }

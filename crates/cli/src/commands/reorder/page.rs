@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use girih_graph_format::{Csr, Permutation};
 use girih_partition::{BlockPlan, ProcessGrid, Scheme, block_nnz, imbalance};
 use girih_reorder::quality::Quality;
+use girih_reorder::spy::{self, PAGE_SIDE, Spy};
 
 use super::{Found, percent, shown_gap};
 use crate::error::CliError;
 use crate::page::{escape, figures, note, page, picture, section};
 use crate::plots::heat::{self, Panel};
-use crate::plots::spy::{self, PAGE_SIDE, Spy};
 
 /// Blocks a side of the partition whose balance is shown.
 pub const BLOCKS: usize = 4;
@@ -74,7 +74,7 @@ impl Pictures {
     /// Spy plots with their names.
     fn spies(&self, best: &Found) -> Result<String, CliError> {
         let mut panels = String::new();
-        for (name, png) in self.names.iter().zip(spy::each(&self.spies)?) {
+        for (name, png) in self.names.iter().zip(spy::each(&self.spies)) {
             let mark = if *name == best.ordered.name { ", the best" } else { "" };
             let _ = write!(
                 panels,

@@ -1,8 +1,8 @@
 //! Pictures of graphs.
 
 use girih_cli::internals::plots::heat;
-use girih_cli::internals::plots::spy::{self, FILE_SIDE, PAGE_SIDE, Spy};
 use girih_graph_format::{Coo, Csr, Duplicates};
+use girih_reorder::spy::{self, FILE_SIDE, PAGE_SIDE, Spy};
 
 fn path(n: usize) -> Csr {
     let from: Vec<u32> = (1..n as u32).collect();
@@ -25,7 +25,7 @@ fn decoded(bytes: &[u8]) -> ((u32, u32), Vec<[u8; 3]>) {
 fn graphs_of_any_size_have_a_picture_that_can_be_seen() {
     let size = |n: usize, panels: usize| {
         let panels: Vec<Spy> = (0..panels).map(|_| Spy::of(&path(n), FILE_SIDE)).collect();
-        decoded(&spy::side_by_side(&panels).unwrap()).0
+        decoded(&spy::side_by_side(&panels)).0
     };
     assert_eq!(size(0, 2), (2 * 404 + 24, 404));
     assert_eq!(size(1, 2), (2 * 404 + 24, 404));
@@ -37,7 +37,7 @@ fn graphs_of_any_size_have_a_picture_that_can_be_seen() {
 /// Entries of a path lie below the diagonal. A picture of a few colours is small.
 #[test]
 fn pictures_have_a_pixel_for_each_cell_and_few_bytes() {
-    let picture = spy::each(&[Spy::of(&path(300), PAGE_SIDE)]).unwrap().remove(0);
+    let picture = spy::each(&[Spy::of(&path(300), PAGE_SIDE)]).remove(0);
     let (size, pixels) = decoded(&picture);
     assert_eq!(size, (300, 300));
     for (at, pixel) in pixels.iter().enumerate() {
@@ -45,7 +45,7 @@ fn pictures_have_a_pixel_for_each_cell_and_few_bytes() {
         assert_eq!(*pixel == [8, 29, 88], is_entry, "pixel {at}: {pixel:?}");
         assert_eq!(*pixel == [255; 3], !is_entry, "pixel {at}: {pixel:?}");
     }
-    let large = spy::each(&[Spy::of(&path(100_000), PAGE_SIDE)]).unwrap().remove(0);
+    let large = spy::each(&[Spy::of(&path(100_000), PAGE_SIDE)]).remove(0);
     assert!(large.len() < 8 << 10, "{} bytes", large.len());
 }
 

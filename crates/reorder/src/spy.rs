@@ -3,9 +3,6 @@
 use girih_graph_format::Csr;
 use rayon::prelude::*;
 
-use super::blue;
-use crate::error::CliError;
-
 /// Maximum side of a panel of its own file, and of a panel on a page, in pixels.
 pub const FILE_SIDE: usize = 1024;
 /// As [`FILE_SIDE`], on a page.
@@ -32,7 +29,12 @@ pub struct Spy {
 
 impl Spy {
     /// Densities of at most `side_max` × `side_max` cells, a cell for each entry of a small graph.
+    ///
+    /// # Panics
+    /// When the graph is not square.
+    #[must_use]
     pub fn of(graph: &Csr, side_max: usize) -> Self {
+        assert!(graph.is_square(), "a picture of an adjacency");
         let (n, side) = (graph.n_rows(), graph.n_rows().clamp(1, side_max));
         let first = |cell: usize| (n * cell).div_ceil(side);
         let line = |y: usize| {
@@ -58,12 +60,10 @@ impl Spy {
     }
 }
 
-/// Picture of panels in frames, three in a row: as many pixels a cell as make a panel large enough to see. Empty
+/// Picture of panels in frames, three in a row, as PNG: as many pixels a cell as make a panel large enough to see. Empty
 /// cells are white; others are darker for more entries, on a shared logarithmic scale.
-///
-/// # Errors
-/// Never in practice: the picture is made in memory.
-pub fn side_by_side(panels: &[Spy]) -> Result<Vec<u8>, CliError> {
+#[must_use]
+pub fn side_by_side(panels: &[Spy]) -> Vec<u8> {
     let side = panels.iter().map(|panel| panel.side).max().unwrap_or(1);
     let scale = SIDE_MIN.div_ceil(side);
     let framed = side * scale + 2 * FRAME;
@@ -80,10 +80,8 @@ pub fn side_by_side(panels: &[Spy]) -> Result<Vec<u8>, CliError> {
 }
 
 /// Pictures of panels, one each and a pixel a cell, in the colours of [`side_by_side`].
-///
-/// # Errors
-/// Never in practice: the pictures are made in memory.
-pub fn each(panels: &[Spy]) -> Result<Vec<Vec<u8>>, CliError> {
+#[must_use]
+pub fn each(panels: &[Spy]) -> Vec<Vec<u8>> {
     let picture = |panel: &Spy| {
         let mut picture = Picture::new(panel.side, panel.side);
         picture.draw([0, 0], 1, panel, darkest(panels));
@@ -123,8 +121,8 @@ impl Picture {
         }
     }
 
-    fn to_png(&self) -> Result<Vec<u8>, CliError> {
-        self.encoded().map_err(|error| CliError::Other(format!("cannot encode a picture: {error}")))
+    fn to_png(&self) -> Vec<u8> {
+        self.encoded().expect("memory takes all bytes, and pictures have a pixel at least")
     }
 
     fn encoded(&self) -> Result<Vec<u8>, png::EncodingError> {
@@ -140,6 +138,13 @@ impl Picture {
         writer.finish()?;
         Ok(bytes)
     }
+}
+
+/// Colour of a density from 0 to 1, as red, green and blue: light blue to dark blue.
+#[must_use]
+pub fn blue(depth: f64) -> [u8; 3] {
+    let mix = |light: f64, dark: f64| (light + depth.clamp(0.0, 1.0) * (dark - light)) as u8;
+    [mix(198.0, 8.0), mix(219.0, 29.0), mix(239.0, 88.0)]
 }
 
 /// Red, green and blue of each colour.
