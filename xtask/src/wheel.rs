@@ -81,6 +81,11 @@ fn built(tools: &Environment, root: &Path, out: &Path, args: &WheelArgs) -> Resu
     }
     if args.portable {
         maturin.args(["--zig", "--compatibility", "manylinux_2_17"]);
+        // Zig is found as a package of the first Python.
+        let paths = [tools.path("python").parent().map(Path::to_owned).unwrap_or_default()];
+        let rest = std::env::var_os("PATH").unwrap_or_default();
+        let joined = std::env::join_paths(paths.into_iter().chain(std::env::split_paths(&rest)));
+        maturin.env("PATH", joined.map_err(|e| format!("PATH: {e}"))?);
     }
     // Cargo's own variables would tell the builds of dependencies apart from those of other commands.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_") || name == "CARGO_MANIFEST_DIR")

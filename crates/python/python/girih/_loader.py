@@ -1,7 +1,7 @@
 """Loaders: batches epoch by epoch."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from numpy.typing import ArrayLike
 
@@ -19,6 +19,10 @@ def sampler_of(graph: Graph | Sampler, num_neighbors: Iterable[int] | None, opti
     return Sampler(graph, list(num_neighbors), **options)
 
 
+@overload
+def store_of(features: FeatureStore | ArrayLike) -> FeatureStore: ...
+@overload
+def store_of(features: FeatureStore | ArrayLike | None) -> FeatureStore | None: ...
 def store_of(features: FeatureStore | ArrayLike | None) -> FeatureStore | None:
     """Store of a loader's features, if there are any."""
     return features if features is None or isinstance(features, FeatureStore) else FeatureStore(features)

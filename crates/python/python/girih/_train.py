@@ -77,7 +77,7 @@ class Outcome:
 
     runs: list[Run]
     test: dict[str, Any] | None
-    curves: dict[str, np.ndarray]
+    curves: dict[str, np.ndarray[Any, Any]]
     checkpoints: list[Checkpoint] = field(repr=False)
     stopped: bool = False
 
@@ -88,7 +88,7 @@ class Outcome:
             raise ValueError("the training was stopped before its first checkpoint")
         return self.checkpoints[-1]
 
-    def parameters(self, library: str | None = None) -> dict[str, np.ndarray]:
+    def parameters(self, library: str | None = None) -> dict[str, np.ndarray[Any, Any]]:
         """Best parameters of the last run: by girih's names, or as a state dict of "pyg" or "dgl"."""
         return self.checkpoint.parameters() if library is None else self.checkpoint.state_dict(library)
 
@@ -142,7 +142,7 @@ class _Curves:
         numbers = {**event, **(event["scores"] or {})}
         self.epochs.append({k: v for k, v in numbers.items() if isinstance(v, (int, float)) and k != "run"})
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         names = dict.fromkeys(name for epoch in self.epochs for name in epoch)
         return {name: np.array([epoch.get(name, np.nan) for epoch in self.epochs]) for name in names}
 
@@ -201,7 +201,7 @@ def train(
 class Applied:
     """Predictions of a model for all nodes: logits (n × classes), and the scores of the data's split."""
 
-    logits: np.ndarray
+    logits: np.ndarray[Any, Any]
     scores: dict[str, Any]
     test: dict[str, Any]
 

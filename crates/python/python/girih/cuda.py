@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 import girih
 
@@ -115,7 +116,7 @@ class FeatureStore:
         Raises IndexError for an id that is no row.
         """
         ids = ids.detach().cpu().numpy() if isinstance(ids, Tensor) else ids
-        return torch.from_dlpack(self._native.gather(ids))
+        return from_dlpack(self._native.gather(ids))
 
     def __len__(self) -> int:
         return len(self._native)
@@ -135,26 +136,26 @@ class Batch:
     @cached_property
     def edge_index(self) -> Tensor:
         """Sources and destinations of edges, (2, E): positions in `n_id`."""
-        return torch.from_dlpack(self._native.edge_index)
+        return from_dlpack(self._native.edge_index)
 
     @cached_property
     def n_id(self) -> Tensor:
         """Global ids of the nodes, the seeds first."""
         if self._native.is_list:
-            return torch.from_dlpack(self._native.n_id)
-        return torch.from_dlpack(self._native.nodes).long()
+            return from_dlpack(self._native.n_id)
+        return from_dlpack(self._native.nodes).long()
 
     @cached_property
     def e_id(self) -> Tensor | None:
         """Names of edges, (E,); None if the sampler keeps none."""
         e_id = self._native.e_id
-        return None if e_id is None else torch.from_dlpack(e_id)
+        return None if e_id is None else from_dlpack(e_id)
 
     @cached_property
     def x(self) -> Tensor | None:
         """Feature rows of the nodes; None without features. Rows may be further apart than their columns."""
         x = self._native.x
-        return None if x is None else torch.from_dlpack(x)
+        return None if x is None else from_dlpack(x)
 
     @property
     def num_sampled_nodes(self) -> list[int]:

@@ -7,11 +7,11 @@ neighbors of each seed. `girih.NeighborLoader` and `girih.Sampler` take `[15, 10
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import dgl
+import dgl  # type: ignore[import-untyped,unused-ignore]
 import numpy as np
 import torch
 from dgl import graph_index, heterograph_index
-from dgl.heterograph import DGLBlock
+from dgl.heterograph import DGLBlock  # type: ignore[import-untyped,unused-ignore]
 from torch import Tensor
 
 import girih
@@ -48,7 +48,7 @@ def from_dgl(graph: Any, *, duplicates: Duplicates = "refuse") -> girih.Dataset:
     """
     made, nodes = graph_of(graph, duplicates=duplicates), graph.ndata
     arrays = {name: nodes[name].detach().cpu().numpy() for name in nodes}
-    masks = [arrays.get(name) for name in ("train_mask", "val_mask", "test_mask")]
+    masks: list[Any] = [arrays.get(name) for name in ("train_mask", "val_mask", "test_mask")]
     split = None if any(mask is None for mask in masks) else tuple(mask.astype(bool) for mask in masks)
     return girih.Dataset(made, arrays.get("feat"), arrays.get("label"), split)
 

@@ -77,7 +77,7 @@ class Adjacency:
             self._edges[key] = torch.from_numpy(self._native.edges(loops)).to(device)
         return self._edges[key]
 
-    def __deepcopy__(self, memo) -> Adjacency:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Adjacency:
         """Itself: nothing changes it, and a copied number would not keep it."""
         return self
 
@@ -147,6 +147,7 @@ def propagate(x: Tensor, graph: Adjacency, kind: str, weights: Tensor | None = N
     """
     if x.shape[0] != graph.num_src:
         raise ValueError(f"x has {x.shape[0]} rows, but the graph has {graph.num_src} sources; give one row for each")
-    multiply = Spmm.apply if computes_at_once(x) else torch.ops.girih.spmm
-    out = multiply(computed(x), weights, graph.handle, graph.rows, graph.columns, kind, False)
+    multiply: Any
+    multiply = Spmm.apply if computes_at_once(x) else torch.ops.girih.spmm  # type: ignore[attr-defined,unused-ignore]
+    out: Tensor = multiply(computed(x), weights, graph.handle, graph.rows, graph.columns, kind, False)
     return out.to(x.dtype)

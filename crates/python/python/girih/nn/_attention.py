@@ -6,6 +6,8 @@ weights are exchanged before a product, and columns of the result after it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -18,8 +20,22 @@ from ._convolutions import _sides
 class _Attention(Convolution):
     """What GAT and GATv2 share: arguments, residual, bias, and the sum over neighbors."""
 
-    def __init__(self, attention, in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
-                 edge_dim, fill_value, kwargs):  # fmt: skip
+    bias: torch.nn.Parameter | None
+
+    def __init__(
+        self,
+        attention: tuple[str, ...],
+        in_channels: int | tuple[int, int],
+        out_channels: int,
+        heads: int,
+        concat: bool,
+        negative_slope: float,
+        dropout: float,
+        add_self_loops: bool,
+        edge_dim: int | None,
+        fill_value: float | Tensor | str,
+        kwargs: dict[str, Any],
+    ) -> None:
         """Registers the vectors named `attention`; the layer's own maps follow, then `_finish`: PyG's order of parameters."""
         super().__init__(**kwargs)
         if edge_dim is not None:
@@ -41,6 +57,7 @@ class _Attention(Convolution):
 
     def reset_parameters(self) -> None:
         """Draws new parameters."""
+        child: Any
         for child in self.children():
             child.reset_parameters()
         for name, parameter in self.named_parameters(recurse=False):
@@ -51,22 +68,32 @@ class _Attention(Convolution):
 
     def _interleaved(self, linear: Linear, x: Tensor) -> Tensor:
         """Result (rows, out_channels·heads) of a linear map, with interleaved heads."""
-        weight, bias = linear.weight, linear.bias
+        weight: Tensor = linear.weight
+        bias: Tensor | None = linear.bias
         if self.heads > 1:
             weight = weight.view(self.heads, self.out_channels, -1).transpose(0, 1).reshape(weight.shape)
             bias = None if bias is None else bias.view(self.heads, -1).t().reshape(-1)
         return F.linear(x, weight, bias)
 
-    def _check(self, edge_attr, return_attention_weights) -> None:
+    def _check(self, edge_attr: object, return_attention_weights: object) -> None:
         for name, value in (("edge_attr", edge_attr), ("return_attention_weights", return_attention_weights)):
             if value is not None:
                 raise NotImplementedError(f"{type(self).__name__} has no {name} in girih.nn; leave {name} out")
 
-    def _attend(self, graph: Adjacency, destination, source, vector, values, own) -> Tensor:
+    def _attend(
+        self,
+        graph: Adjacency,
+        destination: Tensor,
+        source: Tensor,
+        vector: Tensor | None,
+        values: Tensor,
+        own: Tensor | None,
+    ) -> Tensor:
         """Result (num_dst, width) of attention: scores or features of both sides, and values of the sources."""
         is_dropped = self.training and self.dropout > 0
         key = torch.randint(2**62, (1,)) if is_dropped else None
-        out, _ = torch.ops.girih.attention(
+        out: Tensor
+        out, _ = torch.ops.girih.attention(  # type: ignore[attr-defined,unused-ignore]
             computed(destination), computed(source), None if vector is None else computed(vector), computed(values), graph.handle,
             key, self.heads, self.negative_slope, self.dropout, "pattern+loops" if self.add_self_loops else "pattern",
         )  # fmt: skip
@@ -85,6 +112,12 @@ class _Attention(Convolution):
 class GATConv(_Attention):
     """Graph attention of Veličković et al. (ICLR 2018). The arguments are those of PyG."""
 
+    att_src: torch.nn.Parameter
+    att_dst: torch.nn.Parameter
+    lin: Linear | None
+    lin_src: Linear | None
+    lin_dst: Linear | None
+
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -98,8 +131,8 @@ class GATConv(_Attention):
         fill_value: float | Tensor | str = "mean",
         bias: bool = True,
         residual: bool = False,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(("att_src", "att_dst"), in_channels, out_channels, heads, concat, negative_slope, dropout,
                          add_self_loops, edge_dim, fill_value, kwargs)  # fmt: skip
         width = heads * out_channels
@@ -131,18 +164,24 @@ class GATConv(_Attention):
         self._check(edge_attr, return_attention_weights)
         is_one = not isinstance(x, (tuple, list))
         x, own, graph = _sides(x, graph, size, pair(self.in_channels))
-        values = self._interleaved(self.lin if self.lin_src is None else self.lin_src, x)
+        linear = self.lin if self.lin_src is None else self.lin_src
+        assert linear is not None
+        values = self._interleaved(linear, x)
         if own is None:
             destination = values.new_zeros(graph.num_dst, self.heads)
         elif is_one and self.lin is not None:
             destination = self._scores(values[: graph.num_dst], self.att_dst)
         else:
-            destination = self._scores(self._interleaved(self.lin if self.lin_dst is None else self.lin_dst, own), self.att_dst)
+            linear = self.lin if self.lin_dst is None else self.lin_dst
+            assert linear is not None
+            destination = self._scores(self._interleaved(linear, own), self.att_dst)
         return self._attend(graph, destination, self._scores(values, self.att_src), None, values, own)
 
 
 class GATv2Conv(_Attention):
     """Dynamic graph attention of Brody et al. (ICLR 2022). The arguments are those of PyG."""
+
+    att: torch.nn.Parameter
 
     def __init__(
         self,
@@ -158,8 +197,8 @@ class GATv2Conv(_Attention):
         bias: bool = True,
         share_weights: bool = False,
         residual: bool = False,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(("att",), in_channels, out_channels, heads, concat, negative_slope, dropout, add_self_loops,
                          edge_dim, fill_value, kwargs)  # fmt: skip
         self.share_weights = share_weights

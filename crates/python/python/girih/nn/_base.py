@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ _ACCEPTED = {"flow": ("source_to_target",), "node_dim": (-2, 0), "decomposed_lay
 class Convolution(torch.nn.Module):
     """Layer over a graph. `cached` layers keep what they made of their first graph, and never pickle it."""
 
-    def __init__(self, **arguments):
+    def __init__(self, **arguments: Any) -> None:
         super().__init__()
         aggr = arguments.pop("aggr", "add")
         if aggr not in ("add", "sum"):
@@ -24,9 +25,9 @@ class Convolution(torch.nn.Module):
                 raise NotImplementedError(f"{type(self).__name__} of girih.nn has no argument {name}")
             if value not in _ACCEPTED[name]:
                 raise NotImplementedError(f"{type(self).__name__} has no {name}={value!r}; girih.nn has {_ACCEPTED[name][0]!r}")
-        self._cached = None
+        self._cached: Any = None
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cached": None}
 
 
@@ -54,10 +55,11 @@ def glorot(parameter: Tensor) -> None:
 
 def pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
     """Widths of sources and of destinations."""
-    return (in_channels, in_channels) if isinstance(in_channels, int) else tuple(in_channels)
+    widths: tuple[Any, ...] = (in_channels, in_channels) if isinstance(in_channels, int) else tuple(in_channels)
+    return widths
 
 
-def reset(module) -> None:
+def reset(module: object) -> None:
     """Draws new values for the parameters of a module and of all modules in it."""
     if hasattr(module, "reset_parameters"):
         module.reset_parameters()

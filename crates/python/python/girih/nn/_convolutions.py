@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,9 @@ class GCNConv(Convolution):
     cached: keeps the graph of the first call.
     """
 
+    bias: torch.nn.Parameter | None
+    _cached: Adjacency | None
+
     def __init__(
         self,
         in_channels: int,
@@ -31,8 +34,8 @@ class GCNConv(Convolution):
         add_self_loops: bool | None = None,
         normalize: bool | str = True,
         bias: bool = True,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_normalize(normalize)
         add_self_loops = bool(normalize) if add_self_loops is None else add_self_loops
@@ -85,10 +88,14 @@ def _activated(out: Tensor, activation: str | None) -> Tensor:
     return out if activation is None else out.relu()
 
 
-def _sides(x: Tensor | tuple[Tensor, Tensor | None], graph: GraphLike, size, widths):
+def _sides(
+    x: Tensor | tuple[Tensor, Tensor | None],
+    graph: GraphLike,
+    size: tuple[int, int] | None,
+    widths: tuple[int | None, int | None],
+) -> tuple[Tensor, Tensor | None, Adjacency]:
     """Sources, destinations and adjacency of a layer's arguments; destinations of one tensor are its first rows."""
-    is_pair = isinstance(x, (tuple, list))
-    sources, destinations = x if is_pair else (x, None)
+    sources, destinations = x if (is_pair := isinstance(x, (tuple, list))) else (x, None)
     sources = features(sources, widths[0])
     n_destinations = None if size is None else size[1]
     if destinations is not None:
@@ -118,8 +125,8 @@ class SAGEConv(Convolution):
         root_weight: bool = True,
         project: bool = False,
         bias: bool = True,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if aggr not in ("mean", "add", "sum"):
             raise NotImplementedError(f"SAGEConv has no aggr={aggr!r}; girih.nn has 'mean' and 'sum'")
@@ -135,6 +142,7 @@ class SAGEConv(Convolution):
 
     def reset_parameters(self) -> None:
         """Draws new parameters."""
+        child: Any
         for child in self.children():
             child.reset_parameters()
 
@@ -156,7 +164,7 @@ class SAGEConv(Convolution):
         is_one = not isinstance(x, (tuple, list)) and not (self.project and self.root_weight)
         x, own, graph = _sides(x, graph, size, pair(self.in_channels))
         if self.project:
-            x = self.lin(x).relu()
+            x = torch.relu(self.lin(x))
         kind = "mean" if self.aggr == "mean" else "sum"
         first = transforms_first(x, x.shape[1], self.out_channels)
         if computes_at_once(x) and is_one:
@@ -180,7 +188,9 @@ class SAGEConv(Convolution):
 class GINConv(Convolution):
     """Graph isomorphism network of Xu et al. (ICLR 2019): `nn((1 + eps)·x + sum(x))`. The arguments are those of PyG."""
 
-    def __init__(self, nn: Callable[[Tensor], Tensor], eps: float = 0.0, train_eps: bool = False, **kwargs):
+    eps: Tensor
+
+    def __init__(self, nn: Callable[[Tensor], Tensor], eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.nn, self.initial_eps = nn, eps
         if train_eps:
@@ -213,6 +223,8 @@ class SGConv(Convolution):
     cached: keeps `Âᴷ·x` of the first call.
     """
 
+    _cached: Tensor | None
+
     def __init__(
         self,
         in_channels: int,
@@ -223,8 +235,8 @@ class SGConv(Convolution):
         bias: bool = True,
         *,
         normalize: bool | str = True,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_normalize(normalize)
         self.in_channels, self.out_channels, self.K = in_channels, out_channels, K
@@ -241,7 +253,8 @@ class SGConv(Convolution):
         """Result (num_dst, out_channels) of x (num_src, in_channels); edge_weight (num_edges,) by the caller's order."""
         x = features(x, self.in_channels)
         if self._cached is not None:
-            return self.lin(self._cached.detach())
+            again: Tensor = self.lin(self._cached.detach())
+            return again
         graph = adjacency(graph, x.shape[0])
         _check_steps(graph, self.K)
         multiply = normalized(graph, edge_weight, normalize=self.normalize, add_self_loops=self.add_self_loops)
@@ -253,7 +266,8 @@ class SGConv(Convolution):
             return out if self.lin.bias is None else out + self.lin.bias
         if self.cached:
             self._cached = out
-        return self.lin(out)
+        result: Tensor = self.lin(out)
+        return result
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, K={self.K}"
@@ -266,6 +280,8 @@ class APPNP(Convolution):
     cached: keeps the graph of the first call.
     """
 
+    _cached: Adjacency | None
+
     def __init__(
         self,
         K: int,
@@ -274,8 +290,8 @@ class APPNP(Convolution):
         cached: bool = False,
         add_self_loops: bool = True,
         normalize: bool | str = True,
-        **kwargs,
-    ):
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_normalize(normalize)
         if dropout != 0:
@@ -307,7 +323,7 @@ class APPNP(Convolution):
 class LGConv(Convolution):
     """Convolution of LightGCN, He et al. (SIGIR 2020): `Â·x` without self loops. The arguments are those of PyG."""
 
-    def __init__(self, normalize: bool | str = True, **kwargs):
+    def __init__(self, normalize: bool | str = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_normalize(normalize)
         self.normalize = normalize

@@ -6,10 +6,17 @@ operands that are not are copied.
 
 from __future__ import annotations
 
+from typing import Callable, cast, overload
+
 import torch
 from torch import Tensor
 
 from .. import _girih
+
+Options = tuple[int, float, float, int]
+Operands = tuple[Tensor, Tensor, Tensor | None, Tensor]
+Results = tuple[Tensor, Tensor, Tensor]
+_Lent = tuple[int, int, int, bool]
 
 _WIDE = 8
 _ALIGNMENT = 16
@@ -38,6 +45,10 @@ def _fits(x: Tensor) -> bool:
     return columns < _WIDE or x.data_ptr() % _ALIGNMENT == 0
 
 
+@overload
+def laid(x: Tensor) -> Tensor: ...
+@overload
+def laid(x: Tensor | None) -> Tensor | None: ...
 def laid(x: Tensor | None) -> Tensor | None:
     """`x` with girih's rows: itself, or a copy."""
     if x is None:
@@ -45,7 +56,7 @@ def laid(x: Tensor | None) -> Tensor | None:
     return x if _fits(x) else empty(x.shape[0], x.shape[1], x).copy_(x.detach())
 
 
-def _lent(x: Tensor | None):
+def _lent(x: Tensor | None) -> _Lent | None:
     return None if x is None else (x.data_ptr(), x.shape[0], x.shape[1], x.dtype == torch.bfloat16)
 
 
@@ -55,7 +66,7 @@ def _stream(ordinal: int) -> int:
 
 
 # Without an object for each call, where PyTorch has that.
-_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
+_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
 
 
 def _at(x: Tensor) -> tuple[int, int]:
@@ -70,14 +81,14 @@ def _same_device(x: Tensor, *others: Tensor | None) -> None:
             raise ValueError(f"operands are on {x.device} and on {other.device}; move them to one device")
 
 
-def _native(name: str):
-    found = getattr(_girih, name, None)
+def _native(name: str) -> Callable[..., None]:
+    found: Callable[..., None] | None = getattr(_girih, name, None)
     if found is None:
         raise NotImplementedError("this build of girih has no CUDA: call .cpu() on x")
     return found
 
 
-def product(x, graph, kind, rows, transpose, weights=None):
+def product(x: Tensor, graph: Tensor, kind: str, rows: int, transpose: bool, weights: Tensor | None = None) -> Tensor:
     _same_device(x, weights)
     out = empty(rows, x.shape[1], x)
     x, weights = laid(x), laid(weights)
@@ -85,7 +96,7 @@ def product(x, graph, kind, rows, transpose, weights=None):
     return out
 
 
-def sddmm(x, y, graph, weights, kind):
+def sddmm(x: Tensor, y: Tensor, graph: Tensor, weights: Tensor, kind: str) -> Tensor:
     _same_device(x, y, weights)
     out = empty(weights.shape[0], weights.shape[1], weights)
     x, y = laid(x), laid(y)
@@ -93,7 +104,7 @@ def sddmm(x, y, graph, weights, kind):
     return out
 
 
-def attention(options, operands, graph, kind):
+def attention(options: Options, operands: Operands, graph: Tensor, kind: str) -> tuple[Tensor, Tensor]:
     _same_device(*operands)
     destination, _, _, values = operands
     out = empty(destination.shape[0], values.shape[1], values)
@@ -105,10 +116,12 @@ def attention(options, operands, graph, kind):
     return out, log_sums
 
 
-def attention_backward(options, operands, results, graph, kind):
+def attention_backward(
+    options: Options, operands: Operands, results: Results, graph: Tensor, kind: str
+) -> list[Tensor | None]:
     _same_device(*operands, *results)
     grads = [None if operand is None else empty(operand.shape[0], operand.shape[1], operand) for operand in operands]
-    operands, results = tuple(map(laid, operands)), tuple(map(laid, results))
+    operands, results = cast(Operands, tuple(map(laid, operands))), cast(Results, tuple(map(laid, results)))
     _native("cuda_nn_attention_backward")(
         _at(operands[3]),
         (graph.item(), kind),
@@ -120,7 +133,16 @@ def attention_backward(options, operands, results, graph, kind):
     return grads
 
 
-def layer(x, weight, bias, own, graph, kind, rows, how):
+def layer(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    own: Tensor | None,
+    graph: Tensor,
+    kind: str,
+    rows: int,
+    how: tuple[bool, bool],
+) -> tuple[Tensor, Tensor | None]:
     """Result and `A·x` of a layer; `how` says whether the weight comes first, and whether a ReLU follows."""
     _same_device(x, weight, bias, own)
     out = empty(rows, weight.shape[0], x)
@@ -133,13 +155,22 @@ def layer(x, weight, bias, own, graph, kind, rows, how):
     return out, sums
 
 
-def layer_backward(grad, x, sums, weight, own, graph, kind, needs):
+def layer_backward(
+    grad: Tensor,
+    x: Tensor,
+    sums: Tensor | None,
+    weight: Tensor,
+    own: Tensor | None,
+    graph: Tensor,
+    kind: str,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of x, of the weight, of the bias and of `own`, those that `needs` says."""
     _same_device(x, grad)
     of_x = empty(x.shape[0], x.shape[1], x) if needs[0] else None
     of_weight = empty(weight.shape[0], weight.shape[1], weight) if needs[1] else None
     of_bias = empty(1, weight.shape[0], weight) if needs[2] else None
-    of_own = empty(own.shape[0], own.shape[1], own) if needs[3] else None
+    of_own = empty(own.shape[0], own.shape[1], own) if needs[3] else None  # type: ignore[union-attr,arg-type]
     read = laid(x), sums, laid(weight), laid(own)
     grad = laid(grad)
     _native("cuda_nn_layer_backward")(

@@ -7,6 +7,8 @@ Compiled code has the operators instead, which a compiler sees through.
 
 from __future__ import annotations
 
+from typing import Any, Callable
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -43,7 +45,8 @@ def aggregate_linear(
     keeps = (torch.float32, torch.bfloat16) if x.is_cuda else (torch.float32,)
     weight, bias, own = (each if each is None or each.dtype in keeps else each.float() for each in parameters)
     how = transforms_first, activation == "relu"
-    out: Tensor = _AggregateLinear.apply(read, weight, bias, own, (graph.handle, kind, graph.num_dst), how)
+    apply: Callable[..., Tensor] = _AggregateLinear.apply
+    out = apply(read, weight, bias, own, (graph.handle, kind, graph.num_dst), how)
     return out.to(x.dtype)
 
 
@@ -56,23 +59,40 @@ def _autocast(x: Tensor) -> torch.dtype | None:
 
 class _AggregateLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, own, of, how):
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        own: Tensor | None,
+        of: tuple[Tensor, str, int],
+        how: tuple[bool, bool],
+    ) -> Tensor:
         out, sums = (_cuda.layer if x.is_cuda else _layer)(x, weight, bias, own, *of, how)
         ctx.save_for_backward(x, sums, weight, own, out if how[1] else None, of[0])
         ctx.kind = of[1]
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx, grad):
+    @once_differentiable  # type: ignore[misc,untyped-decorator,unused-ignore]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, sums, weight, own, out, handle = ctx.saved_tensors
         if out is not None:
-            grad = torch.ops.aten.threshold_backward(grad, out, 0)
+            grad = torch.ops.aten.threshold_backward(grad, out, 0)  # type: ignore[attr-defined,unused-ignore]
         run = _cuda.layer_backward if x.is_cuda else _layer_backward
         return *run(grad, x, sums, weight, own, handle, ctx.kind, ctx.needs_input_grad[:4]), None, None
 
 
-def _layer(x, weight, bias, own, graph, kind, rows, how):
+def _layer(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    own: Tensor | None,
+    graph: Tensor,
+    kind: str,
+    rows: int,
+    how: tuple[bool, bool],
+) -> tuple[Tensor, Tensor | None]:
     with torch.autocast("cpu", enabled=False):
         if how[0]:
             out, sums = product(x @ weight.t(), graph, kind, rows, False), None
@@ -86,7 +106,16 @@ def _layer(x, weight, bias, own, graph, kind, rows, how):
         return out.relu_() if how[1] else out, sums
 
 
-def _layer_backward(grad, x, sums, weight, own, graph, kind, needs):
+def _layer_backward(
+    grad: Tensor,
+    x: Tensor,
+    sums: Tensor | None,
+    weight: Tensor,
+    own: Tensor | None,
+    graph: Tensor,
+    kind: str,
+    needs: tuple[bool, ...],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     of_x = of_weight = None
     with torch.autocast("cpu", enabled=False):
         if sums is not None:

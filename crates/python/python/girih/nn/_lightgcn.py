@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,7 +19,11 @@ class LightGCN(torch.nn.Module):
     alpha: weight of each of the num_layers + 1 embeddings in the sum; a number, or one for each. Default: their mean.
     """
 
-    def __init__(self, num_nodes: int, embedding_dim: int, num_layers: int, alpha: float | Tensor | None = None, **kwargs):
+    alpha: Tensor
+
+    def __init__(
+        self, num_nodes: int, embedding_dim: int, num_layers: int, alpha: float | Tensor | None = None, **kwargs: Any
+    ) -> None:
         super().__init__()
         self.num_nodes, self.embedding_dim, self.num_layers = num_nodes, embedding_dim, num_layers
         if not isinstance(alpha, Tensor):
@@ -36,7 +42,7 @@ class LightGCN(torch.nn.Module):
     def get_embedding(self, graph: GraphLike, edge_weight: Tensor | None = None) -> Tensor:
         """Embeddings (num_nodes, embedding_dim) of all nodes."""
         graph = adjacency(graph, self.num_nodes)
-        x = self.embedding.weight
+        x: Tensor = self.embedding.weight
         out = x * self.alpha[0]
         for at, conv in enumerate(self.convs, 1):
             x = conv(x, graph, edge_weight)
@@ -48,7 +54,8 @@ class LightGCN(torch.nn.Module):
         if edge_label_index is None:
             if isinstance(graph, Adjacency):
                 raise ValueError("edge_label_index is missing: an Adjacency does not list its edges")
-            edge_label_index = torch.from_numpy(graph.edge_index()).to(self.alpha.device) if isinstance(graph, Graph) else graph
+            pairs: Any = torch.from_numpy(graph.edge_index()).to(self.alpha.device) if isinstance(graph, Graph) else graph
+            edge_label_index = pairs
         out = self.get_embedding(graph, edge_weight)
         return (out[edge_label_index[0]] * out[edge_label_index[1]]).sum(dim=-1)
 
@@ -60,7 +67,7 @@ class LightGCN(torch.nn.Module):
         prob: bool = False,
     ) -> Tensor:
         """Probabilities (n,) of pairs if `prob`, else 0 or 1."""
-        scores = self(graph, edge_label_index, edge_weight).sigmoid()
+        scores: Tensor = self(graph, edge_label_index, edge_weight).sigmoid()
         return scores if prob else scores.round()
 
     def recommend(
@@ -79,9 +86,10 @@ class LightGCN(torch.nn.Module):
         best = (sources @ destinations.t()).topk(k, dim=-1, sorted=sorted).indices
         return best if dst_index is None else dst_index[best]
 
-    def link_pred_loss(self, pred: Tensor, edge_label: Tensor, **kwargs) -> Tensor:
+    def link_pred_loss(self, pred: Tensor, edge_label: Tensor, **kwargs: Any) -> Tensor:
         """Loss of link prediction: binary cross entropy; `kwargs` are those of `torch.nn.BCEWithLogitsLoss`."""
-        return torch.nn.BCEWithLogitsLoss(**kwargs)(pred, edge_label.to(pred.dtype))
+        loss: Tensor = torch.nn.BCEWithLogitsLoss(**kwargs)(pred, edge_label.to(pred.dtype))
+        return loss
 
     def recommendation_loss(
         self, pos_edge_rank: Tensor, neg_edge_rank: Tensor, node_id: Tensor | None = None, lambda_reg: float = 1e-4
@@ -89,7 +97,7 @@ class LightGCN(torch.nn.Module):
         """Loss of recommendation: Bayesian personalised ranking of pairs of scores (n,), with a penalty on the embeddings of
         `node_id`; by default of all nodes."""
         embeddings = self.embedding.weight if node_id is None else self.embedding.weight[node_id]
-        penalty = lambda_reg * embeddings.norm(p=2).pow(2) / pos_edge_rank.shape[0]
+        penalty: Tensor = lambda_reg * embeddings.norm(p=2).pow(2) / pos_edge_rank.shape[0]
         return penalty - F.logsigmoid(pos_edge_rank - neg_edge_rank).mean()
 
     def extra_repr(self) -> str:

@@ -47,7 +47,9 @@ def normalized(
     return lambda x: propagate(x, graph, kind)
 
 
-def _weighted(graph: Adjacency, edge_weight: Tensor, normalize: bool, loop: float, add_self_loops: bool):
+def _weighted(
+    graph: Adjacency, edge_weight: Tensor, normalize: bool, loop: float, add_self_loops: bool
+) -> Callable[[Tensor], Tensor]:
     if edge_weight.shape != (graph.num_edges,):
         raise ValueError(f"edge_weight has shape {tuple(edge_weight.shape)}; give one weight for each of {graph.num_edges} edges")
     if not edge_weight.is_floating_point():

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.sampler import SamplerOutput  # type: ignore[import-untyped,unused-ignore]
 
 import girih
 

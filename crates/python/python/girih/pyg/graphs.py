@@ -6,9 +6,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, HeteroData, TensorAttr
-from torch_geometric.data.graph_store import EdgeLayout
-from torch_geometric.loader.utils import index_select
+from torch_geometric.data import (  # type: ignore[import-untyped,unused-ignore]
+    Data,
+    EdgeAttr,
+    FeatureStore,
+    GraphStore,
+    HeteroData,
+    TensorAttr,
+)
+from torch_geometric.data.graph_store import EdgeLayout  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.loader.utils import index_select  # type: ignore[import-untyped,unused-ignore]
 
 import girih
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.loader.utils import filter_custom_store, get_input_nodes
-from torch_geometric.sampler import SamplerOutput
+from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.loader.utils import filter_custom_store, get_input_nodes  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.sampler import SamplerOutput  # type: ignore[import-untyped,unused-ignore]
 
 import girih
 
@@ -67,6 +67,8 @@ class NeighborLoader:
 
     Raises NotImplementedError for heterogeneous data, and by name for arguments that girih does not have.
     """
+
+    input_id: Tensor | None
 
     def __init__(
         self,

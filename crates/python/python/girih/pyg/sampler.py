@@ -5,11 +5,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.loader import LinkLoader
-from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NegativeSampling, NodeSamplerInput, SamplerOutput
-from torch_geometric.sampler.base import SubgraphType
-from torch_geometric.sampler.neighbor_sampler import edge_sample
+from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.loader import LinkLoader  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.sampler import (  # type: ignore[import-untyped,unused-ignore]
+    BaseSampler,
+    EdgeSamplerInput,
+    NegativeSampling,
+    NodeSamplerInput,
+    SamplerOutput,
+)
+from torch_geometric.sampler.base import SubgraphType  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.sampler.neighbor_sampler import edge_sample  # type: ignore[import-untyped,unused-ignore]
 
 import girih
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
 
 import girih
 
