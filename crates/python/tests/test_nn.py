@@ -476,3 +476,36 @@ def test_without_a_gpu_girih_cuda_says_so():
                  lambda: girih.cuda.FeatureStore(np.zeros((3, 2), np.float32)), girih.cuda.memory):  # fmt: skip
         with pytest.raises(RuntimeError, match="no CUDA GPU"):
             make()
+
+
+def test_a_cached_layer_keeps_products_of_a_constant_x():
+    graph = girih.from_edge_index(random_edges(1).numpy(), 150)
+    x = torch.randn(150, WIDTH)
+    layer, plain = gnn.GCNConv(WIDTH, 8, cached=True), gnn.GCNConv(WIDTH, 8)
+    plain.load_state_dict(layer.state_dict())
+
+    def check(x):
+        for each in (layer, plain):
+            each.zero_grad()
+            each(x, graph, activation="relu").sum().backward()
+        close(layer(x, graph), plain(x, graph))
+        close(layer.lin.weight.grad, plain.lin.weight.grad)
+
+    for _ in range(3):
+        check(x)
+    assert layer._seen[3] is not None
+    x.mul_(2)
+    check(x)
+    check(torch.randn(150, WIDTH))
+    own = torch.randn(150, WIDTH, requires_grad=True)
+    for _ in range(3):
+        check(own)
+        assert own.grad is not None
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        close(other(x, graph), plain(x, graph))
+    with torch.no_grad():
+        layer.lin.weight.zero_()
+        layer.bias.zero_()
+        assert not layer(x, graph).any(), "parameters count anew"
+    layer.reset_parameters()
+    assert layer._seen is None

@@ -26,9 +26,11 @@ class Convolution(torch.nn.Module):
             if value not in _ACCEPTED[name]:
                 raise NotImplementedError(f"{type(self).__name__} has no {name}={value!r}; girih.nn has {_ACCEPTED[name][0]!r}")
         self._cached: Any = None
+        # An x that came before: a weak reference, its version, kind of the operand, and the product.
+        self._seen: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cached": None}
+        return {**self.__dict__, "_cached": None, "_seen": None}
 
 
 class Linear(torch.nn.Linear):
