@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 import signal
+import sys
 import threading
 import time
 
@@ -540,3 +541,22 @@ def test_pictures_show_where_edges_lie(tmp_path):
         girih.spy()
     with pytest.raises(TypeError):
         girih.spy(np.zeros((3, 3)))
+
+
+def test_libraries_of_cuda_are_found_in_the_environment(tmp_path, monkeypatch):
+    from girih import _libraries
+
+    first, second = tmp_path / "a", tmp_path / "b"
+    for folder, names in ((first, ["libcublas.so.13"]), (second, ["libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libcublas.so.13", "libcublas.so.12"])):
+        home = folder / "nvidia" / "cu13" / "lib"
+        home.mkdir(parents=True)
+        for name in names:
+            (home / name).write_bytes(b"no library")
+    found = _libraries.found([str(tmp_path), str(first), str(second)])
+    assert [path.name for path in found] == ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13", "libcublas.so.13"]
+    assert found[-1].is_relative_to(first)
+    assert _libraries.found([]) == []
+    # What cannot be loaded is left to the search that follows.
+    monkeypatch.setattr(sys, "path", [str(second)])
+    monkeypatch.setattr(_libraries.ctypes, "CDLL", lambda name: None if name == "libcuda.so.1" else (_ for _ in ()).throw(OSError(name)))
+    _libraries.load.__wrapped__()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _girih
+from . import _girih, _libraries
 from ._girih import Checkpoint, Dataset
 
 #: Section and name in a configuration of each setting that `train` takes by one word.
@@ -188,6 +188,8 @@ def train(
         folder.mkdir(parents=True, exist_ok=True)
         if not resume and any(folder.glob("run-*.safetensors")):
             raise ValueError(f"{folder}: there are checkpoints already; go on with resume=True, or choose another folder")
+        if device != "cpu":
+            _libraries.load()
         text = _girih.train(
             data, settings_text, device, folder, checkpoint_every=checkpoint_every, resume=resume, on_event=observe
         )
@@ -212,6 +214,8 @@ def apply(checkpoint: Checkpoint, data: Dataset | str | os.PathLike[str], *, dev
     Raises ValueError if model and data do not fit.
     """
     data = data if isinstance(data, Dataset) else _girih.load(data)
+    if device != "cpu":
+        _libraries.load()
     logits, told = checkpoint._apply(data, device=device)
     return Applied(logits, **json.loads(told))
 

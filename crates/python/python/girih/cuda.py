@@ -17,7 +17,7 @@ from torch.utils.dlpack import from_dlpack
 
 import girih
 
-from . import _girih
+from . import _girih, _libraries
 from ._loader import sampler_of, store_of
 
 __all__ = ["Batch", "Block", "FeatureStore", "Graph", "NeighborLoader", "empty_cache", "memory", "set_memory_limit"]
@@ -32,7 +32,9 @@ Device = torch.device | str | int | None
 
 
 def _ordinal(device: Device) -> int:
-    if not torch.cuda.is_available():
+    if torch.cuda.is_available():
+        _libraries.load()
+    else:
         raise RuntimeError("PyTorch sees no CUDA GPU here; girih.NeighborLoader makes batches on the CPU")
     found = torch.device("cuda" if device is None else f"cuda:{device}" if isinstance(device, int) else device)
     if found.type != "cuda":

@@ -11,7 +11,7 @@ from typing import Callable, cast, overload
 import torch
 from torch import Tensor
 
-from .. import _girih
+from .. import _girih, _libraries
 
 Options = tuple[int, float, float, int]
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor]
@@ -82,6 +82,7 @@ def _same_device(x: Tensor, *others: Tensor | None) -> None:
 
 
 def _native(name: str) -> Callable[..., None]:
+    _libraries.load()
     found: Callable[..., None] | None = getattr(_girih, name, None)
     if found is None:
         raise NotImplementedError("this build of girih has no CUDA: call .cpu() on x")
