@@ -4,8 +4,9 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::cublas::{result, sys};
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::{CudaStream, DevicePtr};
 
+use crate::buffer::Buffer;
 use crate::error::{KernelError, Kind};
 
 /// cuBLAS handle whose work goes to one stream. cudarc's own handle panics when it is dropped after a device failure,
@@ -18,7 +19,7 @@ pub(crate) struct Blas {
 
 /// Scratch memory of dense products. One suffices, because all products run on one stream in order. Products that
 /// allocated their own could not be captured.
-pub(crate) type Workspace = Arc<CudaSlice<u8>>;
+pub(crate) type Workspace = Arc<Buffer<u8>>;
 
 /// Bytes of the workspace, as NVIDIA suggests for its latest GPUs.
 pub(crate) const WORKSPACE: usize = 32 << 20;

@@ -8,7 +8,7 @@ use girih_comm::CommError;
 use girih_compute::{ComputeError, Dtype};
 
 use crate::compile::{Defines, Source};
-use crate::device::Device;
+use crate::device::{Device, keeping_context};
 use crate::error::{KernelError, Kind, explain};
 use crate::nccl::{OwnedStream, Peers};
 use crate::recorder::Recorder;
@@ -74,6 +74,16 @@ impl Cuda {
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// Runs `work` with the context of this GPU current in the thread, as frees of memory need it. Then the context of
+    /// before is current again: other libraries find their GPU by it.
+    pub fn with_context<T>(&self, work: impl FnOnce() -> T) -> T {
+        keeping_context(|| {
+            // A context that cannot be made current fails the calls of `work`.
+            let _ = self.device.stream.context().bind_to_thread();
+            work()
+        })
     }
 
     /// Sets the ranks that the device works with from now on.

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DeviceRepr, DriverError, LaunchConfig, result,
+    CudaContext, CudaFunction, CudaModule, CudaStream, DeviceRepr, DriverError, LaunchConfig, result,
 };
 
 use crate::abi::BLOCK;
 use crate::blas::{Blas, WORKSPACE, Workspace};
+use crate::buffer::Buffer;
 use crate::compile::{Defines, Source, compile, compiler_version};
 use crate::driver::Driver;
 use crate::error::{KernelError, Kind};
@@ -35,7 +36,15 @@ pub struct Device {
     modules: Mutex<HashMap<(Source, Defines), Module>>,
     pub(crate) staging: Staging,
     /// Pool of a guest; `None` for the default pool of the GPU.
-    pool: Option<Arc<MemoryPool>>,
+    pool: Option<GuestPool>,
+}
+
+/// Pool of a guest.
+#[derive(Clone)]
+struct GuestPool {
+    pool: Arc<MemoryPool>,
+    /// Whether memory that is dropped serves the stream again without the driver.
+    reuses: bool,
 }
 
 /// NVIDIA's libraries for dense products, all on one stream.
@@ -90,14 +99,10 @@ impl Device {
         let context = checked_context(ordinal)?;
         // SAFETY: the caller vouches for the stream.
         let stream = unsafe { context.wrap_borrowed_stream(stream as sys::CUstream) };
-        Self::on(context, stream, Some(Arc::clone(pool)))
+        Self::on(context, stream, Some(GuestPool { pool: Arc::clone(pool), reuses: true }))
     }
 
-    fn on(
-        context: Arc<CudaContext>,
-        stream: Arc<CudaStream>,
-        pool: Option<Arc<MemoryPool>>,
-    ) -> Result<Self, KernelError> {
+    fn on(context: Arc<CudaContext>, stream: Arc<CudaStream>, pool: Option<GuestPool>) -> Result<Self, KernelError> {
         const ASKING: &str = "cannot ask the CUDA device";
         let capability = context.compute_capability().map_err(KernelError::driver(ASKING))?;
         let number = |attribute| context.attribute(attribute).map_err(KernelError::driver(ASKING));
@@ -108,17 +113,16 @@ impl Device {
 
     /// Allocates uninitialised memory in the order of the stream. A guest without memory first returns to the GPU what
     /// its pool keeps.
-    pub(crate) fn allocate<T: DeviceRepr>(&self, len: usize) -> Result<CudaSlice<T>, DriverError> {
-        let Some(pool) = &self.pool else {
+    pub(crate) fn allocate<T: DeviceRepr>(&self, len: usize) -> Result<Buffer<T>, DriverError> {
+        let Some(GuestPool { pool, reuses }) = &self.pool else {
             // SAFETY: every bit pattern is a value of what devices read; callers write before they read.
-            return unsafe { self.stream.alloc(len) };
+            return unsafe { self.stream.alloc(len) }.map(Buffer::from);
         };
-        match pool.allocate(&self.stream, len) {
+        let allocate = || pool.allocate(&self.stream, len, *reuses);
+        match allocate() {
             Err(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                // Memory that work under way has freed counts only after it.
-                self.stream.synchronize()?;
                 let _ = pool.trim();
-                pool.allocate(&self.stream, len)
+                allocate()
             }
             allocated => allocated,
         }
@@ -155,7 +159,8 @@ impl Device {
             n_sms: self.n_sms,
             modules: Mutex::default(),
             staging: Staging::default(),
-            pool: self.pool.clone(),
+            // Its stream ends with it.
+            pool: self.pool.clone().map(|pool| GuestPool { reuses: false, ..pool }),
         })
     }
 
@@ -209,7 +214,7 @@ impl Device {
 
     /// Bytes that were freed here and are kept by the pool.
     pub(crate) fn kept_bytes(&self) -> Result<usize, KernelError> {
-        let Some(pool) = &self.pool else {
+        let Some(GuestPool { pool, .. }) = &self.pool else {
             return pool::kept_bytes(&self.context).map_err(KernelError::driver("cannot ask for kept memory"));
         };
         let (used, reserved) = pool.bytes()?;

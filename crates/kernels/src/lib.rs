@@ -16,6 +16,7 @@
 
 mod abi;
 mod blas;
+mod buffer;
 mod compile;
 mod cuda;
 mod device;
@@ -44,7 +45,7 @@ pub use cuda::Cuda;
 pub use device::{Device, keeping_context};
 pub use driver::{CudaVersion, Driver};
 pub use error::KernelError;
-pub use lent::LentMatrix;
+pub use lent::{ForeignRows, LentMatrix};
 pub use matrix::{CudaIds, CudaMatrix, CudaSparse, Split};
 pub use nccl::NcclRank;
 pub use pool::MemoryPool;

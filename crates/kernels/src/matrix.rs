@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use cudarc::driver::CudaSlice;
 use girih_compute::checks::IdRange;
 use girih_compute::scratch::pitch;
 use girih_compute::{Dtype, GlobalIds, Shape};
 use girih_graph_format::{BlockLayout, Csr};
 
 use crate::abi::{WindowShare, WorkItem};
+use crate::buffer::Buffer;
 use crate::tiling::BlockKernel;
 
 /// Dense row-major matrix. Rows begin [`pitch`] elements apart; the padding between them has any values.
@@ -17,7 +17,7 @@ pub struct CudaMatrix {
     pub(crate) dtype: Dtype,
     /// [`len`](Self::len) elements, or more after a resize; at least one byte, because a device allocates no empty
     /// memory.
-    pub(crate) data: CudaSlice<u8>,
+    pub(crate) data: Buffer<u8>,
 }
 
 impl CudaMatrix {
@@ -44,7 +44,7 @@ pub struct CudaIds {
     /// Copy of all ids on the host; empty if an operation has written the list or will.
     pub(crate) host: Arc<[u32]>,
     /// Ids on the device; at least one element, as with matrices.
-    pub(crate) ids: CudaSlice<u32>,
+    pub(crate) ids: Buffer<u32>,
     pub(crate) derived: Derived,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Derived {
     /// Positions of equal ids, grouped.
     pub(crate) groups: OnceLock<Groups>,
     /// Number of times that each row of a matrix is named; for the number of rows that was asked for first.
-    pub(crate) counts: OnceLock<Arc<CudaSlice<u32>>>,
+    pub(crate) counts: OnceLock<Arc<Buffer<u32>>>,
     /// Classes that passed the check for the rows in this list, and the number of columns of the check.
     pub(crate) checked: OnceLock<(Arc<[u32]>, usize)>,
 }
@@ -64,8 +64,8 @@ pub(crate) struct Derived {
 pub(crate) struct Groups {
     pub(crate) n: usize,
     /// First position of each group, and the end of the last.
-    pub(crate) starts: CudaSlice<u64>,
-    pub(crate) positions: CudaSlice<u64>,
+    pub(crate) starts: Buffer<u64>,
+    pub(crate) positions: Buffer<u64>,
 }
 
 impl CudaIds {
@@ -75,7 +75,7 @@ impl CudaIds {
     }
 
     /// Returns the list for an operation that overwrites it with ids below `end`; drops cached results.
-    pub(crate) fn overwrite(&mut self, end: u64) -> &mut CudaSlice<u32> {
+    pub(crate) fn overwrite(&mut self, end: u64) -> &mut Buffer<u32> {
         self.range.end = end;
         self.host = Arc::default();
         self.derived = Derived::default();
@@ -91,13 +91,13 @@ pub struct CudaSparse {
     pub(crate) symmetric: bool,
     pub(crate) names: Option<GlobalIds>,
     /// Names of columns, on the device.
-    pub(crate) column_names: Option<CudaSlice<u32>>,
+    pub(crate) column_names: Option<Buffer<u32>>,
     /// Matrix as it is.
     pub(crate) forward: CudaCsr,
     /// Scales of rows; `None` for ones.
-    pub(crate) left: Option<CudaSlice<f32>>,
+    pub(crate) left: Option<Buffer<f32>>,
     /// Scales of columns; `None` for ones.
-    pub(crate) right: Option<CudaSlice<f32>>,
+    pub(crate) right: Option<Buffer<f32>>,
     /// Largest absolute values of the row scales and of the column scales; one if there are none.
     pub(crate) most: [f32; 2],
     /// Transpose, built on first use.
@@ -105,8 +105,14 @@ pub struct CudaSparse {
 }
 
 impl CudaSparse {
+    /// Whether a product with the transpose has made it.
+    #[must_use]
+    pub fn has_transpose(&self) -> bool {
+        self.transpose.get().is_some()
+    }
+
     /// Matrix from rows that the device made, with their scales.
-    pub(crate) fn of_device(forward: CudaCsr, left: Option<CudaSlice<f32>>) -> Self {
+    pub(crate) fn of_device(forward: CudaCsr, left: Option<Buffer<f32>>) -> Self {
         Self {
             host: None,
             symmetric: false,
@@ -127,12 +133,12 @@ pub(crate) struct CudaCsr {
     pub(crate) shape: Shape,
     pub(crate) nnz: usize,
     /// Row offsets, `rows + 1`.
-    pub(crate) indptr: CudaSlice<u64>,
-    pub(crate) indices: CudaSlice<u32>,
+    pub(crate) indptr: Buffer<u64>,
+    pub(crate) indices: Buffer<u32>,
     /// Values; `None` for unweighted matrices.
-    pub(crate) values: Option<CudaSlice<f32>>,
+    pub(crate) values: Option<Buffer<f32>>,
     /// Position of each entry in the original matrix; only for a transpose.
-    pub(crate) positions: Option<CudaSlice<u64>>,
+    pub(crate) positions: Option<Buffer<u64>>,
     /// Rows that are split into segments; `None` if there are none, or if the device made the rows.
     pub(crate) hubs: Option<Hubs>,
     /// Dense blocks, found when a product first looks for them.
@@ -145,11 +151,11 @@ pub(crate) struct Hubs {
     pub(crate) n_rows: usize,
     pub(crate) n_segments: usize,
     /// Row ids of the hubs, ascending.
-    pub(crate) rows: CudaSlice<u32>,
+    pub(crate) rows: Buffer<u32>,
     /// Index of the first segment of each hub, and one more.
-    pub(crate) first: CudaSlice<u64>,
+    pub(crate) first: Buffer<u64>,
     /// Hub of each segment, by its index in `rows`.
-    pub(crate) owner: CudaSlice<u32>,
+    pub(crate) owner: Buffer<u32>,
 }
 
 /// Class of products with equal costs.
@@ -217,23 +223,23 @@ pub(crate) struct Blocks {
     /// Number of windows that have blocks.
     pub(crate) n_windows: usize,
     /// Index of the first block of each row of blocks; one more entry ends the last.
-    pub(crate) first: CudaSlice<u32>,
+    pub(crate) first: Buffer<u32>,
     /// First column of each block.
-    pub(crate) columns: CudaSlice<u32>,
+    pub(crate) columns: Buffer<u32>,
     /// Bitmaps of the blocks, as many words each as their layout has.
-    pub(crate) bits: CudaSlice<u32>,
+    pub(crate) bits: Buffer<u32>,
     pub(crate) work: Work,
     /// First slot of each window; one more entry ends the last.
-    pub(crate) slots: CudaSlice<u32>,
+    pub(crate) slots: Buffer<u32>,
     pub(crate) n_slots: usize,
 }
 
 /// Work items, the longest first, each with a slot.
 pub(crate) enum Work {
     /// Runs of blocks for tensor cores.
-    Spans(CudaSlice<WorkItem>),
+    Spans(Buffer<WorkItem>),
     /// Parts of windows of tiles.
-    Shares(CudaSlice<WindowShare>),
+    Shares(Buffer<WindowShare>),
 }
 
 /// Split of the entries of an adjacency between blocks and rows.

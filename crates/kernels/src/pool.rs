@@ -1,8 +1,8 @@
 //! Stream-ordered memory pools: the default one of a device, and [`MemoryPool`], one of a guest's own. Devices without
 //! pools allocate and free synchronously.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::result::{self, mem_pool};
 use cudarc::driver::sys::{
@@ -10,18 +10,68 @@ use cudarc::driver::sys::{
     CUmemLocationType, CUmemPool_attribute as Attribute, CUmemPoolProps, CUmemoryPool, cuMemAllocFromPoolAsync,
     cuMemPoolSetAccess,
 };
-use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DeviceRepr, DriverError};
+use cudarc::driver::{CudaContext, CudaStream, DeviceRepr, DriverError};
 
+use crate::buffer::{Buffer, Home};
 use crate::device;
 use crate::driver::Driver;
 use crate::error::KernelError;
 
 /// Memory pool of a GPU for work beside another library, such as PyTorch, whose memory it leaves alone. Memory of the
 /// pool that nobody uses is kept until [`trim`](Self::trim).
+///
+/// Pieces that were dropped serve the same stream again, without the driver: it takes microseconds for each, and a step has
+/// a hundred of them.
 pub struct MemoryPool {
     pool: CUmemoryPool,
+    kept: Mutex<Kept>,
     /// Keeps the driver's state of the GPU.
     _context: Arc<CudaContext>,
+}
+
+/// Dropped pieces of memory.
+#[derive(Default)]
+struct Kept {
+    /// Pieces, by handle of the stream and bytes.
+    pieces: HashMap<(usize, usize), Pieces>,
+    /// Streams of pieces, by handle.
+    streams: HashMap<usize, Arc<CudaStream>>,
+    /// Bytes of all pieces.
+    n_bytes: usize,
+    /// Number of pieces that were taken back so far.
+    clock: u64,
+}
+
+/// Dropped pieces of one stream and size.
+#[derive(Default)]
+struct Pieces {
+    addresses: Vec<u64>,
+    /// Clock when the last of them was taken back.
+    last: u64,
+}
+
+impl Kept {
+    /// Removes the pieces of the size that was not dropped for the longest time.
+    fn remove_oldest(&mut self) -> Option<(Arc<CudaStream>, Vec<u64>)> {
+        let used = self.pieces.iter().filter(|(_, pieces)| !pieces.addresses.is_empty());
+        let (&key, _) = used.min_by_key(|(_, pieces)| pieces.last)?;
+        let Pieces { addresses, .. } = self.pieces.remove(&key)?;
+        self.n_bytes -= key.1 * addresses.len();
+        Some((Arc::clone(&self.streams[&key.0]), addresses))
+    }
+}
+
+/// Largest piece that is kept for its stream.
+const PIECE_MAX: usize = 256 << 20;
+/// Most bytes that are kept for streams.
+const KEPT_MAX: usize = 1 << 30;
+/// Smallest piece.
+const PIECE_MIN: usize = 512;
+
+/// Bytes of the piece for so many bytes: at most an eighth more, so that few sizes serve all batches.
+fn piece(n_bytes: usize) -> usize {
+    let n_bytes = n_bytes.max(PIECE_MIN);
+    n_bytes.next_multiple_of(n_bytes.next_power_of_two() / 16)
 }
 
 // SAFETY: the driver allows a pool to be used by any thread.
@@ -39,7 +89,7 @@ impl MemoryPool {
         let context = device::open_context(ordinal)?;
         let pool =
             Self::create(&context, limit).map_err(KernelError::driver("cannot make a memory pool on the GPU"))?;
-        Ok(Self { pool, _context: context })
+        Ok(Self { pool, kept: Mutex::default(), _context: context })
     }
 
     fn create(context: &CudaContext, limit: Option<usize>) -> Result<CUmemoryPool, DriverError> {
@@ -61,26 +111,73 @@ impl MemoryPool {
         Ok(pool)
     }
 
-    /// Allocates uninitialised memory, in the order of a stream.
+    /// Allocates uninitialised memory, in the order of a stream. If `reuses`, it may be a dropped piece, and is one for
+    /// later when it is dropped.
     pub(crate) fn allocate<T: DeviceRepr>(
-        &self,
+        self: &Arc<Self>,
         stream: &Arc<CudaStream>,
         len: usize,
-    ) -> Result<CudaSlice<T>, DriverError> {
+        reuses: bool,
+    ) -> Result<Buffer<T>, DriverError> {
+        let wanted = len * size_of::<T>();
+        let reuses = reuses && wanted <= PIECE_MAX;
+        let n_bytes = if reuses { piece(wanted) } else { wanted };
+        let found = if reuses { self.take(stream, n_bytes) } else { None };
+        let address = found.map_or_else(|| self.new_piece(stream, n_bytes), Ok)?;
+        // SAFETY: the memory is that of so many elements, and nobody else knows of it; it is freed as any of a pool.
+        let slice = unsafe { stream.upgrade_device_ptr(address, len) };
+        Ok(if reuses { Buffer::of(slice, Home { pool: Arc::clone(self), n_bytes }) } else { slice.into() })
+    }
+
+    fn new_piece(&self, stream: &CudaStream, n_bytes: usize) -> Result<u64, DriverError> {
         stream.context().bind_to_thread()?;
         let mut address = 0;
         // SAFETY: the pool is that of the stream's GPU, and lives.
-        unsafe { cuMemAllocFromPoolAsync(&raw mut address, len * size_of::<T>(), self.pool, stream.cu_stream()) }
-            .result()?;
-        // SAFETY: the memory is that of so many elements, and nobody else knows of it; it is freed as any of a pool.
-        Ok(unsafe { stream.upgrade_device_ptr(address, len) })
+        unsafe { cuMemAllocFromPoolAsync(&raw mut address, n_bytes, self.pool, stream.cu_stream()) }.result()?;
+        Ok(address)
     }
 
-    /// Returns memory to the GPU that was freed and that no stream uses any more.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, stream: &CudaStream, n_bytes: usize) -> Option<u64> {
+        let mut kept = self.kept();
+        let found = kept.pieces.get_mut(&(stream.cu_stream() as usize, n_bytes))?.addresses.pop()?;
+        kept.n_bytes -= n_bytes;
+        Some(found)
+    }
+
+    /// Takes a dropped piece back, in the order of its stream.
+    pub(crate) fn take_back(&self, stream: &Arc<CudaStream>, address: u64, n_bytes: usize) {
+        let handle = stream.cu_stream() as usize;
+        let mut kept = self.kept();
+        kept.clock += 1;
+        let now = kept.clock;
+        kept.streams.entry(handle).or_insert_with(|| Arc::clone(stream));
+        let pieces = kept.pieces.entry((handle, n_bytes)).or_default();
+        pieces.addresses.push(address);
+        pieces.last = now;
+        kept.n_bytes += n_bytes;
+        while kept.n_bytes > KEPT_MAX
+            && let Some((stream, addresses)) = kept.remove_oldest()
+        {
+            addresses.into_iter().for_each(|address| free(&stream, address));
+        }
+    }
+
+    /// Returns memory to the GPU that was dropped, after the work that used it.
     ///
     /// # Errors
     /// When the driver fails.
     pub fn trim(&self) -> Result<(), KernelError> {
+        let Kept { pieces, streams, .. } = std::mem::take(&mut *self.kept());
+        for ((handle, _), pieces) in pieces {
+            pieces.addresses.into_iter().for_each(|address| free(&streams[&handle], address));
+        }
+        for stream in streams.into_values() {
+            stream.synchronize().map_err(KernelError::driver("cannot wait for the GPU"))?;
+        }
         // SAFETY: the pool lives.
         unsafe { mem_pool::trim_to(self.pool, 0) }.map_err(KernelError::driver("cannot trim the memory pool"))
     }
@@ -90,16 +187,26 @@ impl MemoryPool {
     /// # Errors
     /// When the driver fails.
     pub fn bytes(&self) -> Result<(u64, u64), KernelError> {
+        let kept = self.kept().n_bytes as u64;
         // SAFETY: the pool lives, and both attributes are 64-bit numbers.
         let get = |attribute| unsafe { get(self.pool, attribute) };
         let used = get(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-        used.and_then(|used| Ok((used, get(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?)))
+        used.and_then(|used| Ok((used.saturating_sub(kept), get(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?)))
             .map_err(KernelError::driver("cannot ask the memory pool"))
     }
 }
 
+/// Frees memory in the order of a stream.
+fn free(stream: &CudaStream, address: u64) {
+    // A failed device has nothing to free.
+    let _ = stream.context().bind_to_thread();
+    // SAFETY: the memory came from a pool, and nobody knows of it any more.
+    let _ = unsafe { result::free_async(address, stream.cu_stream()) };
+}
+
 impl Drop for MemoryPool {
     fn drop(&mut self) {
+        let _ = self.trim();
         // SAFETY: the pool lives; the driver destroys it when all its memory is freed.
         let _ = unsafe { mem_pool::destroy(self.pool) };
     }
@@ -195,4 +302,19 @@ unsafe fn get(pool: CUmemoryPool, attribute: Attribute) -> Result<u64, DriverErr
 unsafe fn set(pool: CUmemoryPool, attribute: Attribute, mut value: u64) -> Result<(), DriverError> {
     // SAFETY: the caller vouches; the number is read before the call returns.
     unsafe { mem_pool::set_attribute(pool, attribute, (&raw mut value).cast()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_few_sizes_and_little_larger() {
+        let sizes: BTreeSet<usize> = (1..1 << 20).step_by(37).map(piece).collect();
+        assert!(sizes.len() <= 12 * 16, "{}", sizes.len());
+        for n_bytes in (1..1 << 20).step_by(37) {
+            let of = piece(n_bytes);
+            assert!(of >= n_bytes && (n_bytes <= PIECE_MIN || of <= n_bytes + n_bytes / 8 + 1), "{n_bytes}: {of}");
+        }
+    }
 }

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode, cuDeviceGraphMemTrim};
-use cudarc::driver::{CudaGraph, CudaSlice, CudaStream, DriverError};
+use cudarc::driver::{CudaGraph, CudaStream, DriverError};
 use girih_compute::{Backend, ComputeError, StepInputs};
 
+use crate::buffer::Buffer;
 use crate::cuda::Cuda;
 use crate::error::explain;
 use crate::recorder::{Now, OPERATION, Seen, n_words, words};
@@ -54,7 +55,7 @@ struct Graph {
     graph: CudaGraph,
     stream: Arc<CudaStream>,
     /// Words on the device that the graph reads and that change from step to step: rates, then keys.
-    page: CudaSlice<u32>,
+    page: Buffer<u32>,
 }
 
 impl Graph {
@@ -193,7 +194,7 @@ impl Cuda {
     ) -> Result<Graph, String> {
         let stream = &self.device.stream;
         let failed = |error: DriverError| explain(error.0);
-        let page = stream.alloc_zeros::<u32>(n_words(inputs)).map_err(failed)?;
+        let page = stream.alloc_zeros::<u32>(n_words(inputs)).map(Buffer::from).map_err(failed)?;
         let address = self.pointer(Some(&page));
         stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL).map_err(failed)?;
         *self.recorder.now() = Now::Captured { inputs: inputs.clone(), page: address };

@@ -1,9 +1,10 @@
 //! Timing by the device's clock: [`Cuda::elapsed`], and its memory bandwidth, [`Cuda::copy_gb_s`].
 
+use cudarc::driver::CudaEvent;
 use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaEvent, CudaSlice};
 use girih_compute::ComputeError;
 
+use crate::buffer::Buffer;
 use crate::cuda::Cuda;
 
 /// Bytes of the copy that measures bandwidth; no cache holds them.
@@ -41,8 +42,8 @@ impl Cuda {
     /// When 2 GiB of its memory are not free, or the device fails.
     pub fn copy_gb_s(&self) -> Result<f64, ComputeError> {
         const OPERATION: &str = "copy_gb_s";
-        let mut from: CudaSlice<u8> = self.scratch(OPERATION, COPY_BYTES)?;
-        let mut to: CudaSlice<u8> = self.scratch(OPERATION, COPY_BYTES)?;
+        let mut from: Buffer<u8> = self.scratch(OPERATION, COPY_BYTES)?;
+        let mut to: Buffer<u8> = self.scratch(OPERATION, COPY_BYTES)?;
         self.device.stream.memset_zeros(&mut from).map_err(Self::failed(OPERATION))?;
         let mut copy =
             || self.elapsed(|| self.device.stream.memcpy_dtod(&from, &mut to).map_err(Self::failed(OPERATION)));

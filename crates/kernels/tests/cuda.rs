@@ -8,7 +8,9 @@ use girih_compute::prelude::*;
 use girih_compute::testing::{PIECE, check_backend, check_backend_in_parts, piece};
 use girih_compute::{Dtype, Epilogue, Shape, SparseOperand, Transpose};
 use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Matrix, Norm};
-use girih_kernels::{BlockKernel, Cuda, CudaMatrix, CudaSparse, Device, MemoryPool, Tiling, keeping_context};
+use girih_kernels::{
+    BlockKernel, Cuda, CudaMatrix, CudaSparse, Device, ForeignRows, MemoryPool, Tiling, keeping_context,
+};
 use girih_random::Key;
 
 fn device() -> Option<Device> {
@@ -90,6 +92,59 @@ fn memory_of_others_is_read_and_written_in_place() {
     // SAFETY: it is refused.
     let Err(error) = (unsafe { cuda.lent_matrix(4, Shape::new(2, 8), Dtype::F32) }) else { panic!("not aligned") };
     assert!(error.to_string().contains("clone it"), "{error}");
+}
+
+#[test]
+fn rows_of_others_in_any_layout_are_copied() {
+    let Some((_pool, cuda)) = guest(None) else { return };
+    for (rows, cols, stride) in [(9, 3, 3), (70, 8, 11), (33, 47, 47), (5, 100, 100), (4, 100, 120), (0, 8, 8)] {
+        for (stored, dtype) in [(Dtype::F32, Dtype::F32), (Dtype::F32, Dtype::Bf16), (Dtype::Bf16, Dtype::F32)] {
+            // Contiguous memory: one long row of a matrix has no gaps but behind it.
+            let values: Vec<f32> = (0..rows * stride).map(|i| (i % 100) as f32).collect();
+            let n = values.len().max(1);
+            let memory =
+                cuda.upload(&Matrix::new(1, n, [values.clone(), vec![0.0]].concat()[..n].to_vec()).unwrap(), stored);
+            let memory = memory.unwrap();
+            let shape = Shape::new(rows, cols);
+            let foreign = ForeignRows { address: memory.address(), shape, stride, dtype: stored };
+            assert_eq!(foreign.is_matrix(), stride == 3 || stride == 8);
+            // SAFETY: the memory holds these rows, and outlives the work below.
+            let copy = unsafe { cuda.copy_of_rows(foreign, dtype) }.unwrap();
+            let expected: Vec<f32> =
+                (0..rows).flat_map(|row| values[row * stride..row * stride + cols].to_vec()).collect();
+            assert_eq!(cuda.download(&copy).unwrap().data(), expected, "{rows} x {cols} of {stride}");
+            let mut doubled = cuda.zeros(shape, dtype).unwrap();
+            cuda.scale(2.0, &copy, &mut doubled).unwrap();
+            // SAFETY: as above; nobody else uses the rows.
+            unsafe { cuda.copy_to_rows(&doubled, foreign) }.unwrap();
+            let written = cuda.download(&memory).unwrap();
+            for (i, (&found, &before)) in written.data().iter().zip(&values).enumerate() {
+                let factor = if i % stride < cols { 2.0 } else { 1.0 };
+                assert_eq!(found, factor * before, "{rows} x {cols} of {stride}, element {i}");
+            }
+            let other = cuda.zeros(Shape::new(rows + 1, cols), dtype).unwrap();
+            // SAFETY: it is refused.
+            assert!(unsafe { cuda.copy_to_rows(&other, foreign) }.is_err());
+        }
+    }
+}
+
+#[test]
+fn a_guest_reuses_what_it_dropped() {
+    let Some((pool, cuda)) = guest(None) else { return };
+    let make = |rows| cuda.uninitialized(Shape::new(rows, 256), Dtype::F32).unwrap();
+    let (first, kept) = (make(1000), make(1000));
+    assert_ne!(first.address(), kept.address());
+    let address = first.address();
+    drop(first);
+    assert_eq!(make(990).address(), address, "nearly as large");
+    assert_ne!(make(2000).address(), address, "larger");
+    // A thread in which no context is current.
+    std::thread::scope(|scope| scope.spawn(|| cuda.with_context(|| drop(kept))).join().unwrap());
+    assert_eq!(pool.bytes().unwrap().0, 0, "nothing is in use");
+    cuda.wait_for_all().unwrap();
+    pool.trim().unwrap();
+    assert_eq!(pool.bytes().unwrap().0, 0);
 }
 
 #[test]

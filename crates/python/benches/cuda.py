@@ -5,7 +5,8 @@
 - "model alone": PyG's layers on batches that were made before, each on the edges of its hops: what a loader can reach.
 - "pyg": the same on `girih.pyg.NeighborLoader(device="cuda")`; "pyg, host": with features on the host.
 - "example alone", "example": the model of PyG's examples, whose layers all read all edges of the batch.
-- "nn f32", "nn bf16": layers of `girih.nn` on blocks of `girih.cuda.NeighborLoader`; bfloat16 under autocast.
+- "nn f32", "nn bf16": `girih.nn.GraphSAGE` on blocks of `girih.cuda.NeighborLoader`; bfloat16 under autocast.
+- "layers f32", "layers bf16": the same by layers, `girih.nn.SAGEConv`.
 - "batches": the loader alone.
 - "train f32", "train bf16": a whole training by `girih.train`, from the time of its epochs.
 - "wholegraph", "wholegraph, host": WholeGraph's sampler and gather, PyG's layers on its blocks, where it is installed.
@@ -153,7 +154,6 @@ def variants(data, graph, options):
     """Name, batches and step of each."""
     sizes = widths(options, data)
     on_gpu = girih.cuda.Graph(graph)
-    y = data.y.cuda()
 
     def of_pyg(**given):
         return girih.pyg.NeighborLoader(
@@ -168,7 +168,7 @@ def variants(data, graph, options):
         return model(batch.x, batch.edge_index)[: batch.batch_size], batch.y[: batch.batch_size]
 
     def blocks(model, batch):
-        return model(batch.x, batch.blocks()), y[batch.n_id[: batch.batch_size]]
+        return model(batch.x, batch.blocks()), batch.y
 
     def in_bf16(model, batch):
         with torch.autocast("cuda", torch.bfloat16):
@@ -179,7 +179,7 @@ def variants(data, graph, options):
         rows = girih.cuda.FeatureStore(data.x, dtype=dtype)
         seeds = data.train_mask.nonzero().view(-1)
         return girih.cuda.NeighborLoader(
-            on_gpu, seeds, options.fan_out, batch_size=options.batch_size, features=rows, edge_ids=False
+            on_gpu, seeds, options.fan_out, batch_size=options.batch_size, features=rows, labels=data.y, edge_ids=False
         )
 
     made = []
@@ -193,8 +193,13 @@ def variants(data, graph, options):
     yield "pyg, host, cache 0.2", of_pyg(placement="host", cache=0.2), trained(ByHops(sizes).cuda(), by_hops)
     yield "example alone", made, trained(Whole(sizes).cuda(), whole)
     yield "example", of_pyg(), trained(Whole(sizes).cuda(), whole)
-    yield "nn f32", of_cuda("float32"), trained(Blocks(sizes).cuda(), blocks)
-    yield "nn bf16", of_cuda("bfloat16"), trained(Blocks(sizes).cuda(), in_bf16)
+    def of_nn():
+        return girih.nn.GraphSAGE(sizes[0][0], options.hidden, len(sizes), sizes[-1][1]).cuda()
+
+    yield "nn f32", of_cuda("float32"), trained(of_nn(), blocks)
+    yield "nn bf16", of_cuda("bfloat16"), trained(of_nn(), in_bf16)
+    yield "layers f32", of_cuda("float32"), trained(Blocks(sizes).cuda(), blocks)
+    yield "layers bf16", of_cuda("bfloat16"), trained(Blocks(sizes).cuda(), in_bf16)
     yield "batches", of_cuda("float32"), lambda batch: (batch.edge_index, batch.x)
     try:
         import pylibwholegraph  # noqa: F401

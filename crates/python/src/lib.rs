@@ -65,10 +65,9 @@ mod _girih {
     use super::nn::adjacency::Adjacency;
     #[cfg(feature = "cuda")]
     #[pymodule_export]
-    use super::nn::cuda::{
-        cuda_nn_attention, cuda_nn_attention_backward, cuda_nn_layer, cuda_nn_layer_backward, cuda_nn_sddmm,
-        cuda_nn_spmm,
-    };
+    use super::nn::cuda::{cuda_nn_attention, cuda_nn_attention_backward, cuda_nn_sddmm, cuda_nn_spmm};
+    #[pymodule_export]
+    use super::nn::network::{ForwardPass, nn_backward, nn_forward};
     #[pymodule_export]
     use super::nn::operators::{nn_attention, nn_attention_backward, nn_sddmm, nn_spmm};
     #[pymodule_export]

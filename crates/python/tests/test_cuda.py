@@ -13,6 +13,7 @@ if not torch.cuda.is_available() and "GIRIH_REQUIRE_GPU" not in os.environ:
     pytest.skip("there is no CUDA GPU", allow_module_level=True)
 
 import girih.cuda as cuda  # noqa: E402: needs a GPU
+from nn_layers import FEW, LAYERS, WEIGHTED, WIDTH, close, gnn, pair, random_edges  # noqa: E402: skips without PyG
 
 FAN_OUT = [7, 5, 3]
 
@@ -143,6 +144,36 @@ def test_epochs_of_one_loader_run_side_by_side():
     assert all(one.digest == other.digest for one, other in both)
 
 
+def test_labels_are_those_of_the_seeds():
+    graph = random_graph()
+    labels = torch.randint(10, (graph.num_nodes, 2), generator=torch.Generator().manual_seed(1))
+    for drop_last in (False, True):
+        loader = cuda.NeighborLoader(graph, np.arange(1000), [3], batch_size=300, labels=labels, drop_last=drop_last)
+        for epoch in (loader, loader.epoch(5, first=2)):
+            for batch in epoch:
+                assert torch.equal(batch.y, labels.cuda()[batch.n_id[: batch.batch_size]])
+    with pytest.raises(ValueError, match="labels of shape"):
+        cuda.NeighborLoader(graph, np.arange(10), [3], labels=labels[1:])
+
+
+def test_operands_are_made_with_batches_as_layers_ask():
+    graph = random_graph(n=900, n_edges=9000)
+    x = torch.randn(900, WIDTH, device="cuda")
+    for make in (lambda: gnn.SAGEConv(WIDTH, 8), lambda: gnn.GCNConv(WIDTH, 8, normalize="sampled")):
+        layer = make().cuda()
+        loader = cuda.NeighborLoader(graph, np.arange(800), [4], batch_size=100)
+        for batch in loader:
+            own = x[batch.n_id].requires_grad_()
+            out = layer(own, batch.blocks()[0])
+            out.square().sum().backward()
+            alone = x[batch.n_id].requires_grad_()
+            expected = layer(alone, batch.edge_index, size=(len(alone), batch.batch_size)) if isinstance(layer, gnn.SAGEConv) else None
+            if expected is not None:
+                expected.square().sum().backward()
+                close(out, expected, 1e-5)
+                close(own.grad, alone.grad, 1e-5)
+
+
 def test_tensors_outlive_batch_loader_and_graph():
     graph = random_graph()
     x = np.random.default_rng(2).standard_normal((graph.num_nodes, 32), dtype=np.float32)
@@ -156,6 +187,25 @@ def test_tensors_outlive_batch_loader_and_graph():
         other.edge_index, other.x
     for found, wanted in zip(kept, expected):
         same(found, wanted)
+
+
+def test_threads_without_cuda_may_drop_what_is_on_the_gpu():
+    import threading
+
+    graph = random_graph()
+    x = np.ones((graph.num_nodes, 8), np.float32)
+    held = []
+    for batch in cuda.NeighborLoader(graph, np.arange(900), FAN_OUT, batch_size=300, features=x):
+        layer = gnn.SAGEConv(8, 4).cuda()
+        held.append((batch, batch.x, batch.edge_index, layer(batch.x, batch.blocks()[0])))
+    del batch, layer
+    held.append((cuda.Graph(graph), cuda.FeatureStore(x)))
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    gc.collect()
+    batch = next(iter(cuda.NeighborLoader(graph, np.arange(900), FAN_OUT, features=x)))
+    assert torch.equal(batch.x, torch.ones_like(batch.x))
 
 
 def test_memory_goes_back():
@@ -272,8 +322,6 @@ def test_wrong_arguments_are_told():
 
 # ---- girih.nn
 
-from nn_layers import FEW, LAYERS, WEIGHTED, WIDTH, close, gnn, pair, random_edges  # noqa: E402: skips without PyG
-
 
 def compare(name, here, there, x, bound=2e-5, edge_weight=None):
     """Results and gradients of a layer on the CPU and on the GPU."""
@@ -381,6 +429,83 @@ def test_tensors_in_any_layout_are_taken():
             found = torch.ops.girih.spmm(x, None, graph.handle, graph.rows, graph.columns, "sum", False)
             wanted = torch.zeros(150, columns).index_add_(0, edges[1], x.cpu()[edges[0]])
             close(found.cpu(), wanted, 1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, 5, 8, 47, 64, 100])
+def test_layers_take_rows_in_any_layout(columns):
+    graph = girih.from_edge_index(random_edges(1).numpy(), 150)
+    base = torch.randn(160, 208, device="cuda")
+    padded = torch.empty(150, -(-columns // 8) * 8, device="cuda").copy_(base[:150, : -(-columns // 8) * 8])
+    for make in (lambda: gnn.SAGEConv(columns, 47), lambda: gnn.GCNConv(columns, 3)):
+        layer = make().cuda()
+        for x in (base[:150, :columns], base[3:153, 1 : columns + 1], base.t()[:150, :columns], padded[:, :columns]):
+            results = []
+            for own in (x, x.contiguous()):
+                own = own.detach().requires_grad_()
+                layer.zero_grad()
+                out = layer(own, graph)
+                out.square().sum().backward()
+                results.append([out.detach(), own.grad, *(parameter.grad for parameter in layer.parameters())])
+            for found, wanted in zip(*results, strict=True):
+                close(found, wanted, 1e-5)
+
+
+MODELS = {
+    "gcn": lambda: gnn.GCN(WIDTH, 32, 2, 5, normalize="sampled"),
+    "gcn cached": lambda: gnn.GCN(WIDTH, 32, 2, 5, cached=True),
+    "sage": lambda: gnn.GraphSAGE(WIDTH, 32, 2, 5),
+    "sage narrow": lambda: gnn.GraphSAGE(WIDTH, 5, 2, 47),
+    "sage with a map": lambda: gnn.GraphSAGE(WIDTH, 32, 2, 5, jk="last"),
+    "sage with dropout": lambda: gnn.GraphSAGE(WIDTH, 64, 2, 5, dropout=0.5),
+    "gat": lambda: gnn.GAT(WIDTH, 32, 2, 5, heads=4),
+}
+
+
+def learned(make, device, graph, x):
+    """Result and gradients of a model, of the parameters and the dropout of a seed."""
+    torch.manual_seed(3)
+    model = make().to(device)
+    own = x.detach().to(device, copy=True).requires_grad_()
+    out = model(own, graph)
+    out.float().square().sum().backward()
+    return [each.float().cpu() for each in (out.detach(), own.grad, *(parameter.grad for parameter in model.parameters()))]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_are_those_of_the_cpu(name):
+    graph = random_graph(n=900, n_edges=9000)
+    x = torch.randn(900, WIDTH, generator=torch.Generator().manual_seed(3))
+    cases = [(graph, graph, x)]
+    if "cached" not in name:
+        for here, there in pairs(graph, np.arange(200), [6, 4], batch_size=90):
+            rows = torch.from_dlpack(there.blocks()[0].nodes).long().cpu()
+            cases.append((here.blocks(), there.blocks(), x[rows]))
+    for here, there, own in cases:
+        expected = learned(MODELS[name], "cpu", here, own)
+        for found, wanted in zip(learned(MODELS[name], "cuda", there, own), expected, strict=True):
+            close(found, wanted, 5e-5, floor=1.0)
+        with torch.autocast("cuda", torch.bfloat16):
+            rounded = learned(MODELS[name], "cuda", there, own)
+        close(rounded[0], expected[0], 0.1)
+        assert all(torch.isfinite(each).all() for each in rounded)
+
+
+def test_memory_of_passes_goes_back():
+    graph = random_graph()
+    rows = cuda.FeatureStore(np.random.default_rng(2).standard_normal((graph.num_nodes, WIDTH), dtype=np.float32))
+    loader = cuda.NeighborLoader(graph, np.arange(4000), [6, 4], batch_size=200, features=rows)
+    model = gnn.GraphSAGE(WIDTH, 64, 2, 5).cuda()
+
+    def used():
+        for batch in loader:
+            model(batch.x, batch.blocks()).sum().backward()
+        del batch
+        gc.collect()
+        torch.cuda.synchronize()
+        return cuda.memory()[0]
+
+    first = used()
+    assert [used() for _ in range(5)] == [first] * 5
 
 
 def test_operands_on_two_devices_are_refused():

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
 use girih_features::{Holder, Placement};
 use girih_graph_format::NodeId;
@@ -12,6 +11,7 @@ use super::group::Group;
 use super::request::address;
 use super::uva::{AddressOf, ReadRows, Rows};
 use crate::Cuda;
+use crate::buffer::Buffer;
 use crate::nccl::OwnedStream;
 
 /// Bytes of rows that the host copies before it sends them to a GPU. The limit avoids a second copy of all rows on
@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 256 << 20;
 /// Rows that GPUs hold, and the list of row addresses on this GPU.
 pub(crate) struct DeviceCache {
     _slabs: Vec<Arc<CacheShard>>,
-    addresses: CudaSlice<u64>,
+    addresses: Buffer<u64>,
     /// Whether GPUs hold all rows.
     are_all: bool,
     /// Whether GPUs hold no row.
@@ -31,7 +31,7 @@ pub(crate) struct DeviceCache {
 
 /// Rows that one GPU holds.
 struct CacheShard {
-    _bytes: Option<CudaSlice<u8>>,
+    _bytes: Option<Buffer<u8>>,
     address: u64,
 }
 
@@ -100,7 +100,7 @@ impl CacheShard {
         if n_bytes == 0 {
             return Ok(Self { _bytes: None, address: 0 });
         }
-        let mut bytes: CudaSlice<u8> = cuda.scratch(rows.operation, n_bytes)?;
+        let mut bytes: Buffer<u8> = cuda.scratch(rows.operation, n_bytes)?;
         let (mut first, mut left) = (0, nodes);
         while !left.is_empty() {
             let (nodes, behind) = left.split_at(rows.n_within(left, PIECE_BYTES));

@@ -4,13 +4,14 @@
 //! of rows need only their codes: for 768 columns, [`CodeSums`] reads 48 bytes per neighbor instead of 3072. Decoded
 //! rows are never stored.
 
-use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compress::CompressedFeatures;
 use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Transpose};
 
 use crate::Cuda;
 use crate::abi::{BLOCK, BookArgument, CODE_GROUP, RowSource};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::matrix::{CudaMatrix, CudaSparse};
 
@@ -22,8 +23,8 @@ const SUMMING_BLOCKS_MAX: u32 = 132 * 8;
 /// Table that decodes feature codes, on the device: `FeatureCodec::parameters`.
 pub(crate) struct CodeBook {
     pub(crate) width: usize,
-    values: CudaSlice<f32>,
-    background: Option<CudaSlice<f32>>,
+    values: Buffer<f32>,
+    background: Option<Buffer<f32>>,
     /// Bytes of a code for a whole group.
     of_group: u32,
     /// Element type of decoded rows.

@@ -1,6 +1,5 @@
 //! [`Decoded`]: a store of codes, which are also summed without decoding them.
 
-use cudarc::driver::CudaSlice;
 use girih_compute::{ComputeError, Shape, Transpose, checks};
 use girih_features::{FeatureStore, Pending, PendingSums, RowSums};
 
@@ -12,6 +11,7 @@ use super::row_launch::RowLaunch;
 use super::store::{Gather, Store};
 use crate::Cuda;
 use crate::abi::{GatherIndex, RowSource};
+use crate::buffer::Buffer;
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse};
 
 /// Store of codes around any rows; see the module.
@@ -61,7 +61,7 @@ struct PendingCodes<'s, S: StoredRows> {
     of: &'s Decoded<S>,
     /// Before the codes, which are freed after it.
     gather: Option<Gather<'s, S>>,
-    codes: Option<CudaSlice<u8>>,
+    codes: Option<Buffer<u8>>,
 }
 
 impl<S: StoredRows> PendingSums<Cuda> for PendingCodes<'_, S> {

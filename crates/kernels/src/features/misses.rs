@@ -11,12 +11,13 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DriverError, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaStream, DriverError, PushKernelArg};
 use girih_compute::{ComputeError, Dtype};
 
 use super::request::{RowsOfBatch, Wanted, address};
 use crate::Cuda;
 use crate::abi::{BeforeArgument, RowSource};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::device::threads_for;
 
@@ -31,17 +32,17 @@ struct Places {
     note_places: CudaFunction,
     /// Position in the previous batch for each row of the table, counted from one; zero for none. All words are zero
     /// between lists.
-    places: CudaSlice<u32>,
+    places: Buffer<u32>,
 }
 
 /// Output of a [`MissKernels`] for one batch, on the device.
 pub(crate) struct MissList {
     /// Number of missing rows, then their ids.
-    far: CudaSlice<u32>,
+    far: Buffer<u32>,
     /// Output row of each missing id.
-    places: CudaSlice<u32>,
+    places: Buffer<u32>,
     /// Address of each row in the previous batch; zero if that batch does not have it.
-    kept: CudaSlice<u64>,
+    kept: Buffer<u64>,
 }
 
 impl MissKernels {

@@ -13,7 +13,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaEvent, CudaFunction, CudaSlice, CudaStream, PushKernelArg};
+use cudarc::driver::{CudaEvent, CudaFunction, CudaStream, PushKernelArg};
 use girih_comm::CommError;
 use girih_compute::{ComputeError, Dtype};
 use girih_features::{FeatureStore, PatchRowsOperand};
@@ -27,6 +27,7 @@ use super::shared::Shared;
 use super::store::Store;
 use crate::Cuda;
 use crate::abi::{BLOCK, GatherIndex, RowSource};
+use crate::buffer::Buffer;
 use crate::compile::{Defines, Source};
 use crate::device::blocks;
 use crate::nccl::{ListExchange, Peers, ReceivedList};
@@ -156,7 +157,7 @@ impl AllToAll {
         let (side, lists) = (&self.side, &self.owners.lists);
         let (stream, rank) = (&side.device.stream, lists.rank);
         let questions = self.owners.questions(side, n)?;
-        let places: CudaSlice<u32> = side.scratch(OPERATION, questions.len())?;
+        let places: Buffer<u32> = side.scratch(OPERATION, questions.len())?;
         let argument = self.owners.asking(side, &questions, (0, side.pointer(Some(&places))));
         let mut launch = stream.launch_builder(&self.ask);
         launch.arg(&ids).arg(&n).arg(&argument);

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::{CudaSlice, CudaStream, DevicePtr};
+use cudarc::driver::{CudaStream, DevicePtr};
 use girih_compute::ComputeError;
 
 use super::row_checks::OPERATION;
 use super::row_launch::RowLaunch;
 use crate::Cuda;
 use crate::abi::{GatherIndex, RowSource};
+use crate::buffer::Buffer;
 
 /// Rows as they are stored, in one kind of memory, or nearer ones around a store of the others.
 pub(super) trait StoredRows: Send + Sync {
@@ -135,7 +136,7 @@ pub(super) fn with_slack(n: usize) -> usize {
 /// Buffers on the device for consecutive rows as they are stored.
 pub(super) struct RowBuffers {
     row_bytes: usize,
-    spare: Spare<CudaSlice<u8>>,
+    spare: Spare<Buffer<u8>>,
 }
 
 impl RowBuffers {
@@ -144,14 +145,14 @@ impl RowBuffers {
     }
 
     /// Takes a buffer for at most `n` rows.
-    pub(super) fn take(&self, cuda: &Cuda, n: usize) -> Result<CudaSlice<u8>, ComputeError> {
+    pub(super) fn take(&self, cuda: &Cuda, n: usize) -> Result<Buffer<u8>, ComputeError> {
         let n_bytes = n * self.row_bytes;
         let used = self.spare.take(|buffer| buffer.len() >= n_bytes);
         used.map_or_else(|| cuda.scratch(OPERATION, with_slack(n_bytes)), Ok)
     }
 
     /// Takes a buffer back. Its next user waits for the device's stream, and it is freed in the order of that.
-    pub(super) fn give(&self, buffer: Option<CudaSlice<u8>>) {
+    pub(super) fn give(&self, buffer: Option<Buffer<u8>>) {
         self.spare.give(buffer);
     }
 
@@ -162,7 +163,7 @@ impl RowBuffers {
 }
 
 /// Address of a slice.
-pub(super) fn address<T>(slice: &CudaSlice<T>) -> u64 {
+pub(super) fn address<T>(slice: &Buffer<T>) -> u64 {
     slice.device_ptr(slice.stream()).0
 }
 

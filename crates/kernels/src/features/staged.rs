@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, DriverError};
+use cudarc::driver::{CudaEvent, CudaStream, DriverError};
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
 use girih_machine::prefetch;
@@ -12,6 +12,7 @@ use super::request::{Request, RowBuffers, StoredRows, Wanted, address};
 use super::row_checks::OPERATION;
 use super::threads::{BUFFER_BYTES, Batch, Buffers, PendingGather, StagedGather, StagedWorker};
 use crate::Cuda;
+use crate::buffer::Buffer;
 
 /// Distance in rows between the prefetch and the copy of a row.
 const ROWS_AHEAD: usize = 8;
@@ -30,7 +31,7 @@ pub(super) struct Staged {
 /// Rows on their way, and the buffer where they arrive; `None` for the result itself.
 pub(super) struct PendingStaged {
     asked: PendingGather,
-    arriving: Option<CudaSlice<u8>>,
+    arriving: Option<Buffer<u8>>,
 }
 
 impl Staged {

@@ -7,13 +7,14 @@
 //! measurements are kept, and later runs decide alike. The first process that stores a measurement wins. Nothing is
 //! measured if it cannot be stored.
 
-use cudarc::driver::{CudaSlice, PushKernelArg};
+use cudarc::driver::PushKernelArg;
 use girih_compute::{ComputeError, Dtype, Epilogue, Shape};
 use girih_graph_format::{BlockLayout, Csr};
 
 use super::operand::OperandRequest;
 use super::sparse::Direction;
 use crate::abi::{Candidates, N_CANDIDATES, TilePartials};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::driver::Driver;
@@ -215,7 +216,7 @@ impl Cuda {
     /// Histogram of the blocks of a pattern by their entries.
     fn count_fills(&self, operation: &'static str, csr: &CudaCsr, layout: BlockLayout) -> Result<Fills, ComputeError> {
         let mut fills = Fills { operand_rows: csr.shape.cols as u64, ..Fills::default() };
-        let zeros = |n| -> Result<CudaSlice<u64>, ComputeError> {
+        let zeros = |n| -> Result<Buffer<u64>, ComputeError> {
             let mut zeros = self.scratch::<u64>(operation, n)?;
             self.device.stream.memset_zeros(&mut zeros).map_err(Self::failed(operation))?;
             Ok(zeros)

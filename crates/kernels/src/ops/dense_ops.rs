@@ -1,6 +1,6 @@
 //! Operations on dense matrices, by cuBLAS and cuBLASLt (`gemm`), `cuda/passes.cu` and `cuda/rows.cu`.
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{
     Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Fits, Shape, Transpose,
 };
@@ -8,6 +8,7 @@ use girih_compute::{
 use super::gemm::{Dense, has_long_rows};
 use super::passes::{Strided, columns_of, fours_for, number};
 use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
@@ -201,7 +202,7 @@ impl DenseOps for Cuda {
         let in_fours = x.pitch().is_multiple_of(4);
         let name = if in_fours { "column_sums_of_fours" } else { "column_sums" };
         let kernel = self.kernel(OPERATION, Source::PASSES, name, &[("X", x.dtype), ("Y", x.dtype)])?;
-        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
+        let launch = |rows: &u64, cols: &u64, partials: &mut Buffer<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&x.data).arg(rows).arg(cols).arg(partials);
             // SAFETY: `x` is rows × cols of the type that the kernel was compiled for, or of vectors of four,

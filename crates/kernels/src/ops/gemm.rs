@@ -111,8 +111,11 @@ impl Cuda {
         }
         let plain = epilogue.bias.is_none() && epilogue.activation == Activation::Identity;
         let in_place = Dense { beta: if epilogue.accumulate { 1.0 } else { 0.0 }, ..dense };
-        if epilogue.activation == Activation::Identity && self.multiply_by_lt(in_place, (a, b), epilogue.bias, out)? {
-            return Ok(());
+        let is_linear = epilogue.activation == Activation::Identity;
+        // A sum in f32 is not rounded before its activation.
+        let suits = is_linear || out.dtype == Dtype::F32;
+        if suits && self.multiply_by_lt(in_place, (a, b), epilogue.bias, out)? {
+            return if is_linear { Ok(()) } else { self.activate(epilogue.activation, None, out) };
         }
         // cuBLAS sums in f32 and rounds to bf16 only where the operands are bf16, too.
         if out.dtype == Dtype::F32 || (plain && a.dtype == Dtype::Bf16) {

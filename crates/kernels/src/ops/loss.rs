@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::scratch::{RANKED, pitch};
 use girih_compute::{ComputeError, DenseOps, Dtype, Fits, LossOps, Shape, checks};
 use girih_graph_format::Csr;
 
 use super::passes::NULL;
 use crate::abi::{Losses, WIDE};
+use crate::buffer::Buffer;
 use crate::compile::{Defines, Source};
 use crate::cuda::{Cuda, element};
 use crate::device::{threads_for, warps_for};
@@ -64,7 +65,7 @@ struct Rows<'a> {
     /// Address of classes or targets, and element type of targets; zero if there are none.
     wanted: u64,
     wanted_dtype: Dtype,
-    counts: Option<Arc<CudaSlice<u32>>>,
+    counts: Option<Arc<Buffer<u32>>>,
     /// Factor of losses and gradients.
     weight: f64,
 }
@@ -285,7 +286,7 @@ impl Cuda {
         operation: &'static str,
         rows: &CudaIds,
         n_rows: usize,
-    ) -> Result<Arc<CudaSlice<u32>>, ComputeError> {
+    ) -> Result<Arc<Buffer<u32>>, ComputeError> {
         let known = &rows.derived.counts;
         if let Some(counts) = known.get().filter(|counts| counts.len() == n_rows) {
             return Ok(Arc::clone(counts));
@@ -307,7 +308,7 @@ impl Cuda {
     fn finish_loss(
         &self,
         operation: &'static str,
-        partials: &CudaSlice<f64>,
+        partials: &Buffer<f64>,
         weight: f64,
         loss: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {

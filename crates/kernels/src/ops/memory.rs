@@ -6,7 +6,7 @@ use std::slice;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUresult;
-use cudarc::driver::{CudaSlice, CudaView, DevicePtr, DeviceRepr, DriverError};
+use cudarc::driver::{CudaView, DevicePtr, DeviceRepr, DriverError};
 use girih_compute::checks::IdRange;
 use girih_compute::scratch::{UPLOAD_PIECE, pitch};
 use girih_compute::{ComputeError, DenseOps, Dtype, Fits, Memory, Shape, SparseOperand, checks};
@@ -14,6 +14,7 @@ use girih_graph_format::Matrix;
 
 use super::passes::Strided;
 use super::sparse::largest;
+use crate::buffer::Buffer;
 use crate::cuda::Cuda;
 use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived};
 use crate::staging::Rows;
@@ -214,7 +215,7 @@ impl Cuda {
         operation: &'static str,
         len: usize,
         what: impl FnOnce() -> String,
-    ) -> Result<CudaSlice<T>, ComputeError> {
+    ) -> Result<Buffer<T>, ComputeError> {
         let allocated = self.device.allocate::<T>(whole_words::<T>(len.max(1))).map_err(|error| match error {
             DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
                 let free = self.device.memory().map_or(0, |(free, _)| free as u64);
@@ -230,7 +231,7 @@ impl Cuda {
     }
 
     /// Fills memory with NaN and invalid ids, so that tests notice reads of uninitialised memory and of padding.
-    fn poison<T>(&self, memory: &CudaSlice<T>) -> Result<(), DriverError> {
+    fn poison<T>(&self, memory: &Buffer<T>) -> Result<(), DriverError> {
         let (address, n_bytes) = (self.pointer(Some(memory)), memory.len() * size_of::<T>());
         // SAFETY: the memory was allocated just now on the same stream, and nobody else knows of it.
         unsafe { cudarc::driver::result::memset_d8_async(address, 0xff, n_bytes, self.device.stream.cu_stream()) }
@@ -241,7 +242,7 @@ impl Cuda {
         &self,
         operation: &'static str,
         len: usize,
-    ) -> Result<CudaSlice<T>, ComputeError> {
+    ) -> Result<Buffer<T>, ComputeError> {
         self.allocate(operation, len, || intermediate(operation))
     }
 
@@ -250,7 +251,7 @@ impl Cuda {
         &self,
         operation: &'static str,
         list: &[T],
-    ) -> Result<CudaSlice<T>, ComputeError> {
+    ) -> Result<Buffer<T>, ComputeError> {
         self.recorder.obstacle(UPLOADS)?;
         let what = || format!("a list of {} numbers in {operation}", list.len());
         let uploaded = self.allocate::<T>(operation, list.len(), what)?;

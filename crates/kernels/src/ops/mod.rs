@@ -23,3 +23,5 @@ mod tiles;
 mod tiles_mma;
 mod tiles_paper;
 mod transpose;
+
+pub(crate) use self::passes::Strided;

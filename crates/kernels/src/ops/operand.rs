@@ -1,11 +1,12 @@
 //! `cuda/operand.cu`: preparation of the dense operand of a sparse product.
 
-use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 
 use super::sparse::Direction;
 use crate::abi::{BLOCK, OperandArgument, ROWS_OF_THREAD, SAMPLED, WIDE};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::{Cuda, element};
 use crate::device::threads_for;
@@ -31,15 +32,15 @@ pub(crate) struct Operand<'a> {
 
 enum Data<'a> {
     Given(&'a CudaMatrix),
-    Made(CudaSlice<u8>),
+    Made(Buffer<u8>),
 }
 
 /// Operand split into sums of two half-precision numbers, for tensor cores.
 pub(crate) struct Halves {
     /// Larger halves of a row, then its smaller ones, row by row; both have the pitch of the operand.
-    pub(crate) data: CudaSlice<u8>,
+    pub(crate) data: Buffer<u8>,
     /// Factor that undoes the scaling of the halves by a power of two.
-    pub(crate) unscale: CudaSlice<f32>,
+    pub(crate) unscale: Buffer<f32>,
 }
 
 impl<'a> Operand<'a> {
@@ -132,7 +133,7 @@ impl Cuda {
 
     /// Largest finite absolute value of the elements, as the bits of an `f32`; of large matrices, one element in
     /// sixteen is read.
-    fn largest(&self, operation: &'static str, x: &CudaMatrix) -> Result<CudaSlice<u32>, ComputeError> {
+    fn largest(&self, operation: &'static str, x: &CudaMatrix) -> Result<Buffer<u32>, ComputeError> {
         let mut found = self.scratch::<u32>(operation, 1)?;
         self.device.stream.memset_zeros(&mut found).map_err(Self::failed(operation))?;
         let kernel = self.operand_kernel(operation, "largest", x.dtype, true)?;

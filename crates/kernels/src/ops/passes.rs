@@ -1,9 +1,10 @@
 //! `cuda/passes.cu`: passes over whole matrices.
 
-use cudarc::driver::{CudaSlice, CudaView, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaView, LaunchConfig, PushKernelArg};
 use girih_compute::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Shape};
 
 use crate::abi::{BLOCK, ELU, FINISH, IDENTITY, Mask, RELU};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
@@ -93,7 +94,7 @@ impl Cuda {
         let name = if in_fours { "activation_backward_sums_of_fours" } else { "activation_backward_sums" };
         let kernel = self.kernel(OPERATION, Source::PASSES, name, &types)?;
         let (activation, kept) = (number(slope.activation), slope.kept);
-        let launch = |rows: &u64, cols: &u64, partials: &mut CudaSlice<f32>, config: LaunchConfig| {
+        let launch = |rows: &u64, cols: &u64, partials: &mut Buffer<f32>, config: LaunchConfig| {
             let mut launch = self.device.stream.launch_builder(&kernel);
             launch.arg(&y.data).arg(&mut grad.data).arg(rows).arg(cols).arg(&activation).arg(&kept);
             launch.arg(partials);
@@ -114,7 +115,7 @@ impl Cuda {
         operation: &'static str,
         shape: Shape,
         outs: [&mut CudaMatrix; N],
-        launch: impl FnOnce(&u64, &u64, &mut CudaSlice<f32>, LaunchConfig) -> Result<(), ComputeError>,
+        launch: impl FnOnce(&u64, &u64, &mut Buffer<f32>, LaunchConfig) -> Result<(), ComputeError>,
     ) -> Result<(), ComputeError> {
         if shape.cols == 0 {
             return Ok(());
@@ -137,7 +138,7 @@ impl Cuda {
         operation: &'static str,
         shape: Shape,
         out: &mut CudaMatrix,
-        launch: impl FnOnce(&u64, &u64, &mut CudaSlice<f32>, LaunchConfig) -> Result<(), ComputeError>,
+        launch: impl FnOnce(&u64, &u64, &mut Buffer<f32>, LaunchConfig) -> Result<(), ComputeError>,
     ) -> Result<(), ComputeError> {
         if shape.cols == 0 {
             return Ok(());
@@ -226,7 +227,7 @@ impl Cuda {
     /// # Safety
     /// At `x` there are so many elements of its type, and there is space for them at `out`, which may be written;
     /// they do not overlap.
-    pub(super) unsafe fn copy_rows(
+    pub(crate) unsafe fn copy_rows(
         &self,
         operation: &'static str,
         shape: Shape,
@@ -268,12 +269,12 @@ impl Cuda {
 
 /// Rows on the device: address, first element and pitch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Strided {
-    pub(super) at: u64,
-    pub(super) start: u64,
+pub(crate) struct Strided {
+    pub(crate) at: u64,
+    pub(crate) start: u64,
     /// Elements from row to row.
-    pub(super) pitch: u64,
-    pub(super) dtype: Dtype,
+    pub(crate) pitch: u64,
+    pub(crate) dtype: Dtype,
 }
 
 /// Null pointer argument of kernels.

@@ -1,9 +1,10 @@
 //! `cuda/ranking.cu`: the largest elements of rows.
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 
 use crate::abi::BLOCK;
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::{threads_for, warps_for};
@@ -16,7 +17,7 @@ impl Cuda {
         x: &CudaMatrix,
         first: usize,
         n: usize,
-        keys: &mut CudaSlice<u32>,
+        keys: &mut Buffer<u32>,
     ) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "rank_keys", &[("X", x.dtype)])?;
         let elements = n * x.pitch();
@@ -31,10 +32,10 @@ impl Cuda {
     /// Clears the keys of the columns that rows exclude.
     pub(super) fn exclude_keys(
         &self,
-        (indptr, indices): (&CudaSlice<u64>, &CudaSlice<u32>),
+        (indptr, indices): (&Buffer<u64>, &Buffer<u32>),
         first: usize,
         (n, cols): (usize, usize),
-        keys: &mut CudaSlice<u32>,
+        keys: &mut Buffer<u32>,
     ) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "exclude_keys", &[])?;
         let (first, rows, cols) = (first as u64, n as u64, cols as u64);
@@ -48,11 +49,11 @@ impl Cuda {
     /// Writes the columns of the `k` largest keys of `n` rows, from row `first` of the result on.
     pub(super) fn top_k(
         &self,
-        (keys, cols): (&CudaSlice<u32>, usize),
+        (keys, cols): (&Buffer<u32>, usize),
         (first, n): (usize, usize),
         k: usize,
-        best: &mut CudaSlice<u64>,
-        found: &mut CudaSlice<u32>,
+        best: &mut Buffer<u64>,
+        found: &mut Buffer<u32>,
     ) -> Result<(), ComputeError> {
         let kernel = self.kernel("top_k_rows", Source::RANKING, "top_k", &[])?;
         let mut found = found.slice_mut(first * k..(first + n) * k);

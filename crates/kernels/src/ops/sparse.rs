@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use cudarc::driver::{CudaSlice, DevicePtr};
+use cudarc::driver::DevicePtr;
 use girih_compute::{ComputeError, Shape, Transpose};
 use girih_graph_format::{Csr, Transposed};
 
 use crate::abi::{Pattern, SEGMENT};
+use crate::buffer::Buffer;
 use crate::cuda::Cuda;
 use crate::matrix::{CudaCsr, CudaSparse, Hubs, TileCache};
 
@@ -15,9 +16,9 @@ use crate::matrix::{CudaCsr, CudaSparse, Hubs, TileCache};
 pub(crate) struct Direction<'a> {
     pub(crate) csr: &'a CudaCsr,
     /// Scales of the rows of the result; `None` for ones.
-    pub(crate) left: Option<&'a CudaSlice<f32>>,
+    pub(crate) left: Option<&'a Buffer<f32>>,
     /// Scales of the rows of the operand; `None` for ones.
-    pub(crate) right: Option<&'a CudaSlice<f32>>,
+    pub(crate) right: Option<&'a Buffer<f32>>,
     /// Largest absolute value of the right scales; one if there are none.
     pub(crate) most_right: f32,
 }
@@ -64,6 +65,14 @@ impl Cuda {
             Transpose::Yes if a.symmetric && !weighted => transposed(&a.forward),
             Transpose::Yes => transposed(self.transpose_of(operation, a)?),
         })
+    }
+
+    /// Makes the transpose of a matrix, where products with it need one of their own and it is not made yet.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, or it fails.
+    pub fn prepare_transpose(&self, a: &CudaSparse) -> Result<(), ComputeError> {
+        self.direction("prepare_transpose", a, Transpose::Yes, false).map(drop)
     }
 
     /// Row offsets on the host. If the device made the matrix, this reads them from it and waits.
@@ -155,7 +164,7 @@ impl Cuda {
     }
 
     /// Address of a slice; zero if it is absent. Work that is put on the stream while `slice` lives may use it.
-    pub(crate) fn pointer<T>(&self, slice: Option<&CudaSlice<T>>) -> u64 {
+    pub(crate) fn pointer<T>(&self, slice: Option<&Buffer<T>>) -> u64 {
         slice.map_or(0, |slice| slice.device_ptr(&self.device.stream).0)
     }
 }

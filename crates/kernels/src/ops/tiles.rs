@@ -16,13 +16,13 @@
 mod build;
 mod wgmma;
 
-use cudarc::driver::CudaSlice;
 use girih_compute::scratch::{TILED_ENTRIES_MIN, pitch};
 use girih_compute::{ComputeError, Dtype};
 use girih_graph_format::{BlockLayout, BlockMatrix, Csr, FormatError};
 
 use super::operand::{Halves, Operand};
 use crate::abi::{TilePartials, WINDOW};
+use crate::buffer::Buffer;
 use crate::compile::Defines;
 use crate::cuda::{Cuda, element};
 use crate::matrix::{Blocks, CudaCsr, CudaMatrix, CudaSparse, ProductClass, Split, Tiles, Work};
@@ -41,7 +41,7 @@ pub(crate) struct SlotSums {
     pub(super) pitch: usize,
     /// Element type of the sums. It is that of the result, so that they are rounded no more than the result itself.
     pub(super) dtype: Dtype,
-    pub(super) data: CudaSlice<u8>,
+    pub(super) data: Buffer<u8>,
 }
 
 impl Tiles {
@@ -119,7 +119,7 @@ impl Cuda {
             return Ok(None);
         };
         let invalid = |error: FormatError| ComputeError::argument(OPERATION, error.to_string());
-        let list = |list: &CudaSlice<u32>, n: usize| self.read(OPERATION, &list.slice(..n));
+        let list = |list: &Buffer<u32>, n: usize| self.read(OPERATION, &list.slice(..n));
         let indptr = self.read(OPERATION, &rest.indptr.slice(..=rest.shape.rows))?;
         let indices = list(&rest.indices, rest.nnz)?;
         let rest = Csr::new(rest.shape.rows, rest.shape.cols, indptr, indices, None);

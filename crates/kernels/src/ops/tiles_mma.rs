@@ -1,12 +1,13 @@
 //! `cuda/tiles_mma.cu`: dense blocks of a pattern, multiplied by `mma.sync`, which every GPU has.
 
-use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype};
 
 use super::operand::{Halves, Operand};
 use super::tiles::{Chunks, SlotSums, WORDS, defines};
 use crate::abi::{BLOCK, MMA_NARROW, MMA_STAGES, PANEL, Planes, WorkItem};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::matrix::Blocks;
@@ -16,7 +17,7 @@ impl Cuda {
     pub(super) fn mma_sums(
         &self,
         operation: &'static str,
-        (blocks, spans): (&Blocks, &CudaSlice<WorkItem>),
+        (blocks, spans): (&Blocks, &Buffer<WorkItem>),
         x: &Operand<'_>,
         halves: Option<&Halves>,
         sums: &mut SlotSums,

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 
 use super::operand::Operand;
 use super::tiles::{SPANS_PER_PROCESSOR, SlotSums};
 use crate::abi::{PAPER_TILE, TileOperand, WINDOW, WindowShare};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::matrix::Blocks;
@@ -26,7 +27,7 @@ impl Cuda {
     pub(super) fn paper_sums(
         &self,
         operation: &'static str,
-        (blocks, shares): (&Blocks, &CudaSlice<WindowShare>),
+        (blocks, shares): (&Blocks, &Buffer<WindowShare>),
         x: &Operand<'_>,
         sums: &mut SlotSums,
     ) -> Result<(), ComputeError> {

@@ -1,9 +1,10 @@
 //! `cuda/transpose.cu`: transpose of a pattern that exists only on the device.
 
-use cudarc::driver::{CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::ComputeError;
 
 use crate::abi::{BLOCK, Ordered, TRANSPOSE_LANES, TRANSPOSE_SHORT};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
@@ -16,13 +17,13 @@ impl Cuda {
         check_size(operation, nnz)?;
         let n_tiles = n_columns.div_ceil(BLOCK as usize).max(1);
         // Words of tiles, the number of pieces, then counts: cleared at once.
-        let mut cleared: CudaSlice<u64> = self.scratch(operation, n_tiles + 1 + n_columns.div_ceil(2))?;
+        let mut cleared: Buffer<u64> = self.scratch(operation, n_tiles + 1 + n_columns.div_ceil(2))?;
         self.device.stream.memset_zeros(&mut cleared).map_err(Self::failed(operation))?;
         let tiles = self.pointer(Some(&cleared));
         let n_pieces = tiles + (n_tiles * size_of::<u64>()) as u64;
         let counts = n_pieces + size_of::<u64>() as u64;
         // A piece has more entries than a short column, or belongs to a column with several pieces.
-        let pieces: CudaSlice<u64> = self.scratch(operation, nnz / TRANSPOSE_SHORT + 1)?;
+        let pieces: Buffer<u64> = self.scratch(operation, nnz / TRANSPOSE_SHORT + 1)?;
         let [entries, rows] = [(); 2].map(|()| self.scratch::<u32>(operation, nnz));
         let (entries, rows) = (entries?, rows?);
         let transpose = CudaCsr {

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, CudaView, DeviceRepr};
+use cudarc::driver::{CudaView, DeviceRepr};
 use girih_compute::ComputeError;
 use girih_compute::checks::IdRange;
 use girih_graph_format::NodeId;
@@ -20,6 +20,7 @@ use super::repeat::Repeated;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
 use crate::abi::{BLOCK, DRAW_ROWS_MANY};
+use crate::buffer::Buffer;
 use crate::matrix::{CudaIds, Derived};
 
 /// Blocks in device memory, overwritten by each [`DeviceSampler::sample_into`](super::DeviceSampler::sample_into).
@@ -33,18 +34,18 @@ pub struct DeviceBatch {
     pub(super) seeds: Vec<NodeId>,
     pub(super) key: DrawKey,
     /// Control words, then seeds.
-    pub(super) page: CudaSlice<u64>,
-    pub(super) nodes: CudaSlice<NodeId>,
-    pub(super) indptr: CudaSlice<u64>,
-    pub(super) sources: CudaSlice<NodeId>,
+    pub(super) page: Buffer<u64>,
+    pub(super) nodes: Buffer<NodeId>,
+    pub(super) indptr: Buffer<u64>,
+    pub(super) sources: Buffer<NodeId>,
     /// Local ids of sources, if global ones are kept as well; else they replace these in `sources`.
-    pub(super) columns: Option<CudaSlice<NodeId>>,
-    pub(super) edge_ids: Option<CudaSlice<u64>>,
+    pub(super) columns: Option<Buffer<NodeId>>,
+    pub(super) edge_ids: Option<Buffer<u64>>,
     pub(super) shares: Option<Shares>,
     /// Slots of seeds and edges in the hash table, if nodes have places there: first those of seeds, at full
     /// capacity.
-    slots: Option<CudaSlice<u32>>,
-    pub(super) tiles: CudaSlice<u64>,
+    slots: Option<Buffer<u32>>,
+    pub(super) tiles: Buffer<u64>,
     pub(super) repeated: Repeated,
 }
 
@@ -59,8 +60,8 @@ pub(super) enum PlacesSize {
 
 /// Division of the draws of a hop among its rows.
 pub(super) struct Shares {
-    pub(super) running: CudaSlice<u64>,
-    pub(super) counts: CudaSlice<u32>,
+    pub(super) running: Buffer<u64>,
+    pub(super) counts: Buffer<u32>,
 }
 
 /// Rows of a tile of `running_weights`.
@@ -295,7 +296,7 @@ struct HostParts {
 }
 
 /// Copy of a list, in memory of its own.
-pub(super) fn copied<T: DeviceRepr>(cuda: &Cuda, list: &CudaView<'_, T>) -> Result<CudaSlice<T>, ComputeError> {
+pub(super) fn copied<T: DeviceRepr>(cuda: &Cuda, list: &CudaView<'_, T>) -> Result<Buffer<T>, ComputeError> {
     let (n, mut copy) = (list.len(), cuda.scratch::<T>(OPERATION, list.len())?);
     if n > 0 {
         cuda.device.stream.memcpy_dtod(list, &mut copy.slice_mut(..n)).map_err(Cuda::failed(OPERATION))?;
@@ -306,7 +307,7 @@ pub(super) fn copied<T: DeviceRepr>(cuda: &Cuda, list: &CudaView<'_, T>) -> Resu
 /// First `n` elements of a list, downloaded.
 pub(super) fn read_first<T: DeviceRepr + Default + Clone>(
     cuda: &Cuda,
-    list: &CudaSlice<T>,
+    list: &Buffer<T>,
     n: u64,
 ) -> Result<Vec<T>, ComputeError> {
     cuda.read(OPERATION, &list.slice(..n as usize))

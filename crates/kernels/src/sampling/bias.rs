@@ -1,6 +1,5 @@
 //! [`DeviceBias`]: weights of edges on a device.
 
-use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
 use girih_graph_format::Csr;
 use girih_sampling::Bias;
@@ -9,12 +8,13 @@ use rayon::prelude::*;
 use super::{DeviceTopology, OPERATION};
 use crate::Cuda;
 use crate::abi::sampling as arguments;
+use crate::buffer::Buffer;
 
 /// [`Bias`] on a device.
 pub(super) struct DeviceBias {
-    running: CudaSlice<u64>,
-    n_positive: CudaSlice<u32>,
-    exponents: CudaSlice<i16>,
+    running: Buffer<u64>,
+    n_positive: Buffer<u32>,
+    exponents: Buffer<i16>,
 }
 
 impl DeviceBias {

@@ -1,6 +1,6 @@
 //! [`Hashed`]: local ids by a hash table, `cuda/sampling_hashed.cu`.
 
-use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg, sys};
+use cudarc::driver::{CudaFunction, PushKernelArg, sys};
 use girih_compute::ComputeError;
 
 use super::batch::{EDGE_TILE, HopTiles};
@@ -8,13 +8,14 @@ use super::launch::Launches;
 use super::{Capacities, OPERATION};
 use crate::Cuda;
 use crate::abi::sampling as arguments;
+use crate::buffer::Buffer;
 use crate::compile::{Defines, Source};
 use crate::device::{blocks, threads_for};
 
 /// Hash table with a slot for each node of a batch.
 pub(super) struct Hashed {
     /// Keys, first edges and places of all slots.
-    words: CudaSlice<u32>,
+    words: Buffer<u32>,
     n_slots: usize,
     begin: CudaFunction,
     insert: CudaFunction,

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaFunction, CudaSlice, DeviceRepr, PushKernelArg};
+use cudarc::driver::{CudaFunction, DeviceRepr, PushKernelArg};
 use girih_comm::CommError;
 use girih_compute::ComputeError;
 use girih_graph_format::NodeId;
@@ -27,6 +27,7 @@ use super::launch::{DrawKernel, Launches, lanes_of};
 use crate::Cuda;
 use crate::abi::BLOCK;
 use crate::abi::sampling::{self as arguments, RequestArguments};
+use crate::buffer::Buffer;
 use crate::compile::{Defines, Source};
 use crate::device::blocks;
 use crate::nccl::{ListExchange, ReceivedList};
@@ -39,16 +40,16 @@ const OFFSET: u64 = size_of::<u64>() as u64;
 /// Owners of nodes by rank, and the exchange with them.
 pub(crate) struct OwnerMap {
     pub(crate) lists: ListExchange,
-    bounds: CudaSlice<NodeId>,
+    bounds: Buffer<NodeId>,
 }
 
 /// Requests to ranks, on the device.
 pub(crate) struct Requests {
     /// Requested nodes, by rank; the lists of ranks are `stride` apart.
-    nodes: CudaSlice<NodeId>,
+    nodes: Buffer<NodeId>,
     pub(crate) stride: u64,
     /// Number of nodes requested from each rank; then number of edges that these draw.
-    counts: CudaSlice<u64>,
+    counts: Buffer<u64>,
 }
 
 impl OwnerMap {
@@ -167,7 +168,7 @@ pub(super) struct PatchDraws {
 
 /// List on the device, with consecutive ranges for all ranks.
 pub(crate) struct Pieces<T> {
-    list: CudaSlice<T>,
+    list: Buffer<T>,
     /// First element of each range, and the end of the last.
     starts: Vec<u64>,
 }
@@ -210,7 +211,7 @@ fn starts(lens: impl Iterator<Item = u64>) -> Vec<u64> {
 struct HopRequests {
     questions: Requests,
     /// Slot of the request of each row of the hop.
-    slots: CudaSlice<u32>,
+    slots: Buffer<u32>,
     /// Requests of this rank to each.
     mine: Vec<Share>,
     /// Requests of each rank to this one.
@@ -286,7 +287,7 @@ impl PatchDraws {
         most_rows: u64,
     ) -> Result<HopRequests, ComputeError> {
         let cuda = launches.cuda;
-        let slots: CudaSlice<u32> = cuda.scratch(OPERATION, most_rows as usize)?;
+        let slots: Buffer<u32> = cuda.scratch(OPERATION, most_rows as usize)?;
         let questions = self.owners.questions(cuda, most_rows)?;
         let asking = self.owners.asking(cuda, &questions, (cuda.pointer(Some(&slots)), 0));
         let mut launch = cuda.device.stream.launch_builder(&self.ask);
@@ -347,7 +348,7 @@ impl PatchDraws {
         &self,
         cuda: &Cuda,
         hop: &arguments::Hop,
-        (slots, answers): (&CudaSlice<u32>, &Drawn),
+        (slots, answers): (&Buffer<u32>, &Drawn),
         most_rows: u64,
     ) -> Result<(), ComputeError> {
         let [indptr, indices] = [answers.offsets.at(cuda, 0), answers.edges.at(cuda, 0)];

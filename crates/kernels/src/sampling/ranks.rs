@@ -1,6 +1,6 @@
 //! [`Ranks`]: local ids by the ranks of bits, `cuda/sampling_batch.cu`.
 
-use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg};
+use cudarc::driver::{CudaFunction, PushKernelArg};
 use girih_compute::ComputeError;
 
 use super::OPERATION;
@@ -8,6 +8,7 @@ use super::batch::HopTiles;
 use super::launch::Launches;
 use crate::Cuda;
 use crate::abi::BLOCK;
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::device::{blocks, threads_for};
 
@@ -21,11 +22,11 @@ const WORDS_ALIGN: u64 = 8 * BLOCK as u64;
 /// Bitmaps of nodes, and a local id for each node.
 pub(super) struct Ranks {
     /// Bitmaps of marked and of seen nodes, contiguous, in whole tiles of words.
-    bitmaps: CudaSlice<u32>,
+    bitmaps: Buffer<u32>,
     /// Words of one bitmap.
     n_words: u64,
     /// Local id of each node; undefined for nodes that were not found.
-    positions: CudaSlice<u32>,
+    positions: Buffer<u32>,
     begin: CudaFunction,
     /// Kernels for threads that scan one word, and eight.
     settle: [CudaFunction; 2],

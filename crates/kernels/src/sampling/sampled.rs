@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaSlice, DevicePtr, PushKernelArg};
+use cudarc::driver::{DevicePtr, PushKernelArg};
 use girih_compute::{ComputeError, Shape};
 use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{Block, Columns, DrawKey, Expand, MiniBatch, NeighborSampler};
@@ -18,6 +18,7 @@ use super::prefetch::Prefetch;
 use super::{BatchSizes, DeviceBatch, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
 use crate::abi::sampling as arguments;
+use crate::buffer::Buffer;
 use crate::compile::{Defines, Source};
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, TileCache};
@@ -85,9 +86,9 @@ impl Drop for BatchSampler {
 /// Mini-batch in memory of its own on the device, with the layout of [`DeviceBatch`].
 pub struct SampledBatch {
     nodes: CudaIds,
-    indptr: CudaSlice<u64>,
-    columns: CudaSlice<NodeId>,
-    edge_ids: Option<CudaSlice<u64>>,
+    indptr: Buffer<u64>,
+    columns: Buffer<NodeId>,
+    edge_ids: Option<Buffer<u64>>,
     sizes: BatchSizes,
     expand: Expand,
     /// Index in `indptr` of the first offset of each hop, seeds first.
@@ -97,7 +98,7 @@ pub struct SampledBatch {
 
 /// Names of the edges of a graph on the device, by position.
 pub struct EdgeNames {
-    names: CudaSlice<u64>,
+    names: Buffer<u64>,
     n: usize,
 }
 
@@ -133,7 +134,7 @@ impl IndexWidth {
 
 /// Batch as one list of edges, in one piece of memory. Offsets are in bytes from its start.
 pub struct DeviceEdgeList {
-    memory: CudaSlice<u8>,
+    memory: Buffer<u8>,
     /// Number of edges.
     pub n_edges: usize,
     /// Number of nodes.
@@ -313,8 +314,8 @@ impl SampledBatch {
         let (is_symmetric, is_estimate) =
             (matches!(scaling, Scaling::Sampled | Scaling::Estimated), scaling == Scaling::Estimated);
         let floats = |n: usize| cuda.scratch::<f32>(OPERATION, n);
-        let indptr: CudaSlice<u64> = cuda.scratch(OPERATION, n_rows + 1)?;
-        let indices: CudaSlice<NodeId> = cuda.scratch(OPERATION, nnz)?;
+        let indptr: Buffer<u64> = cuda.scratch(OPERATION, n_rows + 1)?;
+        let indices: Buffer<NodeId> = cuda.scratch(OPERATION, nnz)?;
         let values = is_estimate.then(|| floats(nnz)).transpose()?;
         let left = (scaling != Scaling::Ones).then(|| floats(n_rows)).transpose()?;
         let right = is_symmetric.then(|| floats(n_columns)).transpose()?;

@@ -9,7 +9,7 @@
 use std::iter;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaFunction, CudaSlice, PushKernelArg};
+use cudarc::driver::{CudaFunction, PushKernelArg};
 use girih_comm::{CommError, GpuTransport};
 use girih_compute::{ComputeError, Shape};
 use girih_features::{
@@ -24,6 +24,7 @@ use super::prefetch::Prefetch;
 use super::{BatchSizes, DeviceSampler, DeviceTopology, OPERATION};
 use crate::Cuda;
 use crate::abi::sampling::{Drawn, Weighing};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, CudaIds, CudaSparse, TileCache};
@@ -62,13 +63,13 @@ pub(crate) struct CudaNeighbors<'a> {
 
 /// Factors that turn edges into entries, on the device.
 struct Factors {
-    left: Option<CudaSlice<f32>>,
-    right: Option<CudaSlice<f32>>,
+    left: Option<Buffer<f32>>,
+    right: Option<Buffer<f32>>,
     /// Weights of edges.
-    stored: Option<CudaSlice<f32>>,
+    stored: Option<Buffer<f32>>,
     has_loops: bool,
     /// Weights of self-loops; `None` for ones.
-    loops: Option<CudaSlice<f32>>,
+    loops: Option<Buffer<f32>>,
 }
 
 impl Factors {
@@ -212,8 +213,8 @@ impl CudaNeighbors<'_> {
         let n_columns = if is_global { topology.n_nodes() } else { sizes.n_nodes[hop + 1] as usize };
         let nnz = batch.n_edges_of(sizes, hop) + if factors.has_loops { n_rows } else { 0 };
         let of_rows = factors.are_of_rows();
-        let indptr: CudaSlice<u64> = cuda.scratch(OPERATION, n_rows + 1)?;
-        let indices: CudaSlice<u32> = cuda.scratch(OPERATION, nnz)?;
+        let indptr: Buffer<u64> = cuda.scratch(OPERATION, n_rows + 1)?;
+        let indices: Buffer<u32> = cuda.scratch(OPERATION, nnz)?;
         let row_factors = if of_rows { Some(cuda.scratch::<f32>(OPERATION, n_rows)?) } else { None };
         let values = if of_rows { None } else { Some(cuda.scratch::<f32>(OPERATION, nnz)?) };
         let local = batch.columns.as_ref().filter(|_| !is_global).unwrap_or(&batch.sources);

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudarc::driver::CudaSlice;
 use girih_compute::ComputeError;
 use girih_features::{PatchOperand, Placement};
 use girih_graph_format::{Csr, NodeId};
@@ -13,6 +12,7 @@ use girih_graph_format::{Csr, NodeId};
 use super::OPERATION;
 use crate::Cuda;
 use crate::abi::sampling as arguments;
+use crate::buffer::Buffer;
 use crate::features::{Rows, Shared, UvaTable};
 use crate::nccl::Peers;
 
@@ -20,7 +20,7 @@ use crate::nccl::Peers;
 pub struct DeviceTopology {
     n_nodes: usize,
     n_edges: usize,
-    indptr: Arc<CudaSlice<u64>>,
+    indptr: Arc<Buffer<u64>>,
     neighbors: Neighbors,
     is_on_host: bool,
 }
@@ -28,13 +28,13 @@ pub struct DeviceTopology {
 /// Neighbors of all rows.
 enum Neighbors {
     /// Contiguous rows on the device.
-    OnDevice(CudaSlice<NodeId>),
+    OnDevice(Buffer<NodeId>),
     Placed(UvaTable),
     /// Rows of a patch, and the index of its first edge in the graph.
-    OfPatch(Arc<CudaSlice<NodeId>>, u64),
+    OfPatch(Arc<Buffer<NodeId>>, u64),
     /// Rows of the patches of all ranks, by their addresses.
     OfPatches {
-        addresses: CudaSlice<u64>,
+        addresses: Buffer<u64>,
         _patches: Vec<Arc<Shared>>,
     },
 }

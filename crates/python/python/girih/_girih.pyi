@@ -24,14 +24,13 @@ __all__ = [
     "CudaGraph",
     "CudaLoader",
     "DeviceArray",
+    "ForwardPass",
     "Sampler",
     "__version__",
     "cuda_empty_cache",
     "cuda_memory",
     "cuda_nn_attention",
     "cuda_nn_attention_backward",
-    "cuda_nn_layer",
-    "cuda_nn_layer_backward",
     "cuda_nn_sddmm",
     "cuda_nn_spmm",
     "cuda_set_memory_limit",
@@ -39,6 +38,8 @@ __all__ = [
     "load",
     "nn_attention",
     "nn_attention_backward",
+    "nn_backward",
+    "nn_forward",
     "nn_sddmm",
     "nn_spmm",
     "num_threads",
@@ -486,6 +487,10 @@ class Adjacency:
     @staticmethod
     def of_cuda_block(block: CudaBlock) -> Adjacency: ...
     @property
+    def number(self) -> int: ...
+    @property
+    def sizes(self) -> tuple[int, int]: ...
+    @property
     def handle(self) -> NDArray[np.int64]:
         """The number, in memory of this object."""
     def edges(self, loops: bool) -> NDArray[np.int64]:
@@ -504,9 +509,34 @@ def nn_attention_backward(
     grads: _Operands,
 ) -> None: ...
 
+_At = tuple[int, int]
+# Tensors of PyTorch, which this package does not need.
+_TorchTensor = Any
+_GivenLayer = tuple[
+    tuple[int, str] | None, tuple[_TorchTensor, _TorchTensor | None, _TorchTensor | None], tuple[bool, bool, float, int]
+]
+
+@final
+class ForwardPass:
+    """Forward pass that a backward pass may follow."""
+
+    @property
+    def handle(self) -> NDArray[np.int64]:
+        """Number of the pass, in memory of this object."""
+
+def nn_forward(
+    at: _At | None, x: _TorchTensor, layers: Sequence[_GivenLayer], out: _TorchTensor, keeps: bool
+) -> ForwardPass | None: ...
+def nn_backward(
+    number: int,
+    tensors: Sequence[_TorchTensor | None],
+    grad: _TorchTensor,
+    of_x: _TorchTensor | None,
+    grads: Sequence[tuple[_TorchTensor | None, _TorchTensor | None, _TorchTensor | None]],
+) -> None: ...
+
 # What follows is there in builds with CUDA.
 
-_At = tuple[int, int]
 
 @final
 class DeviceArray:
@@ -567,7 +597,11 @@ class CudaBatch:
     @property
     def e_id(self) -> DeviceArray | None: ...
     @property
-    def x(self) -> DeviceArray | None: ...
+    def x(self) -> tuple[DeviceArray, int] | None: ...
+    @property
+    def has_list(self) -> bool: ...
+    @property
+    def is_wide(self) -> bool: ...
     @property
     def is_list(self) -> bool: ...
     @property
@@ -602,6 +636,8 @@ class CudaEpoch:
     def __iter__(self) -> CudaEpoch: ...
     def __len__(self) -> int: ...
     def __next__(self) -> CudaBatch: ...
+    def seeds(self) -> NDArray[np.int64]:
+        """Seeds of the batches, in their order."""
     def close(self) -> None: ...
 
 @final
@@ -629,21 +665,6 @@ _Tensors = tuple[_Tensor, _Tensor, _Tensor | None, _Tensor]
 
 def cuda_nn_spmm(
     at: _At, graph: tuple[int, str], transpose: bool, weights: _Tensor | None, x: _Tensor, out: _Tensor
-) -> None: ...
-def cuda_nn_layer(
-    at: _At,
-    graph: tuple[int, str],
-    how: tuple[bool, bool],
-    x: _Tensor,
-    parameters: tuple[_Tensor, _Tensor | None, _Tensor | None],
-    results: tuple[_Tensor | None, _Tensor],
-) -> None: ...
-def cuda_nn_layer_backward(
-    at: _At,
-    graph: tuple[int, str],
-    read: tuple[_Tensor, _Tensor | None, _Tensor, _Tensor | None],
-    grad: _Tensor,
-    grads: tuple[_Tensor | None, _Tensor | None, _Tensor | None, _Tensor | None],
 ) -> None: ...
 def cuda_nn_sddmm(at: _At, graph: tuple[int, str], x: _Tensor, y: _Tensor, out: _Tensor) -> None: ...
 def cuda_nn_attention(

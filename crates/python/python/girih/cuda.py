@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 import girih
 
 from . import _girih, _libraries
 from ._loader import sampler_of, store_of
+from ._streams import current_stream
 
 __all__ = ["Batch", "Block", "FeatureStore", "Graph", "NeighborLoader", "empty_cache", "memory", "set_memory_limit"]
 
@@ -49,6 +49,13 @@ def _at(device: Device) -> tuple[int, int]:
     """GPU of a device, and the current stream there."""
     ordinal = _ordinal(device)
     return ordinal, torch.cuda.current_stream(ordinal).cuda_stream
+
+
+def _tensor(array: _girih.DeviceArray) -> Tensor:
+    """Tensor over memory of girih, ready on the current stream. `from_dlpack` of PyTorch asks more, and takes longer."""
+    ordinal = array.__dlpack_device__()[1]
+    made: Tensor = torch._C._from_dlpack(array.__dlpack__(stream=current_stream(ordinal)))  # type: ignore[attr-defined,unused-ignore]
+    return made
 
 
 class Graph:
@@ -118,7 +125,7 @@ class FeatureStore:
         Raises IndexError for an id that is no row.
         """
         ids = ids.detach().cpu().numpy() if isinstance(ids, Tensor) else ids
-        return from_dlpack(self._native.gather(ids))
+        return _tensor(self._native.gather(ids))[:, : self.shape[1]]
 
     def __len__(self) -> int:
         return len(self._native)
@@ -130,34 +137,40 @@ class FeatureStore:
 class Batch:
     """Mini-batch on a GPU. Its tensors are views of its memory, and outlive it."""
 
-    def __init__(self, native: _girih.CudaBatch) -> None:
+    y: Tensor | None
+    """Labels of the seeds; None without labels."""
+
+    def __init__(self, native: _girih.CudaBatch, y: Tensor | None = None) -> None:
         self._native = native
         self.batch_size: int = native.batch_size
         self.number: int = native.number
+        self.y = y
 
     @cached_property
     def edge_index(self) -> Tensor:
         """Sources and destinations of edges, (2, E): positions in `n_id`."""
-        return from_dlpack(self._native.edge_index)
+        return _tensor(self._native.edge_index)
 
     @cached_property
     def n_id(self) -> Tensor:
         """Global ids of the nodes, the seeds first."""
-        if self._native.is_list:
-            return from_dlpack(self._native.n_id)
-        return from_dlpack(self._native.nodes).long()
+        native = self._native
+        if native.has_list:
+            return _tensor(native.n_id)
+        nodes = _tensor(native.nodes)
+        return nodes.long() if native.is_wide or not native.is_list else nodes
 
     @cached_property
     def e_id(self) -> Tensor | None:
         """Names of edges, (E,); None if the sampler keeps none."""
         e_id = self._native.e_id
-        return None if e_id is None else from_dlpack(e_id)
+        return None if e_id is None else _tensor(e_id)
 
     @cached_property
     def x(self) -> Tensor | None:
         """Feature rows of the nodes; None without features. Rows may be further apart than their columns."""
         x = self._native.x
-        return None if x is None else from_dlpack(x)
+        return None if x is None else _tensor(x[0])[:, : x[1]]
 
     @property
     def num_sampled_nodes(self) -> list[int]:
@@ -190,6 +203,7 @@ class NeighborLoader:
     num_neighbors: number of neighbors a hop, from the seeds outward, -1 for all; or a `girih.Sampler` of neighbors.
     device: the GPU of a `girih.Graph`.
     features: a `girih.cuda.FeatureStore`, or rows, which are uploaded; then batches have `x`, the rows of their nodes.
+    labels: a tensor or array with a row for each node; then batches have `y`, the rows of their seeds.
     options: those of `girih.Sampler`; draws="labor" is for the CPU.
 
     Batches equal those of `girih.NeighborLoader`, id for id: they depend on (seed, epoch, batch) alone.
@@ -207,6 +221,7 @@ class NeighborLoader:
         drop_last: bool = False,
         seed: int = 0,
         features: FeatureStore | Any = None,
+        labels: Tensor | Any = None,
         **options: Any,
     ) -> None:
         if isinstance(graph, Graph):
@@ -221,7 +236,10 @@ class NeighborLoader:
         else:
             self.sampler = sampler_of(graph.graph, num_neighbors, options)
         seeds = seeds.detach().cpu().numpy() if isinstance(seeds, Tensor) else seeds
-        self.graph, self.features = graph, features
+        self.graph, self.features, self.batch_size = graph, features, batch_size
+        self.labels: Tensor | None = None if labels is None else torch.as_tensor(labels).to(graph.device)
+        if self.labels is not None and self.labels.shape[:1] != (graph.graph.num_nodes,):
+            raise ValueError(f"labels of shape {tuple(self.labels.shape)} for {graph.graph.num_nodes} nodes; give one row for each")
         self._loader = _girih.CudaLoader(
             graph._native,
             self.sampler,
@@ -234,11 +252,18 @@ class NeighborLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Batch]:
-        return map(Batch, iter(self._loader))
+        return self._batches(iter(self._loader))
 
     def epoch(self, number: int, *, first: int = 0) -> Iterator[Batch]:
         """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
-        return map(Batch, self._loader.epoch(number, first=first))
+        return self._batches(self._loader.epoch(number, first=first))
+
+    def _batches(self, epoch: _girih.CudaEpoch) -> Iterator[Batch]:
+        if self.labels is None:
+            return map(Batch, epoch)
+        # Gathered once an epoch: a batch has a view.
+        order = torch.from_numpy(epoch.seeds()).to(self.labels.device)
+        return map(Batch, epoch, torch.split(self.labels[order], self.batch_size))
 
     def __reduce__(self) -> Any:
         raise TypeError("a loader of a GPU does not pickle; make one in each process")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_compute::{Dtype, Shape};
+use girih_compute::Dtype;
 use girih_kernels::{Cuda, CudaMatrix};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -36,7 +36,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(cuda) = &self.used_by_others {
             // Memory is freed in the order of the stream that made it, which knows nothing of the other.
-            let _ = girih_kernels::keeping_context(|| cuda.wait_for_all());
+            let _ = cuda.with_context(|| cuda.wait_for_all());
         }
     }
 }
@@ -46,15 +46,14 @@ impl DeviceArray {
     pub fn new(keeper: Keeper, (cuda, at): (&Arc<Cuda>, At), address: u64, dtype: DataType, shape: &[usize]) -> Self {
         let shape: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
         let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product()).collect();
-        Self { keeper: OnGpu::new(keeper), cuda: Arc::clone(cuda), at, address, dtype, shape, strides }
+        Self { keeper: OnGpu::new(keeper, cuda), cuda: Arc::clone(cuda), at, address, dtype, shape, strides }
     }
 
-    /// Array of a matrix.
-    pub fn of_matrix(matrix: &Arc<CudaMatrix>, shape: Shape, dtype: Dtype, device: (&Arc<Cuda>, At)) -> Self {
+    /// Array of a matrix, whose rows are as wide as those of its memory.
+    pub fn of_matrix(matrix: &Arc<CudaMatrix>, rows: usize, dtype: Dtype, device: (&Arc<Cuda>, At)) -> Self {
         let dtype = if dtype == Dtype::F32 { DataType::F32 } else { DataType::BF16 };
-        let strides = vec![matrix.pitch() as i64, 1];
         let keeper: Keeper = matrix.clone();
-        Self { strides, ..Self::new(keeper, device, matrix.address(), dtype, &[shape.rows, shape.cols]) }
+        Self::new(keeper, device, matrix.address(), dtype, &[rows, matrix.pitch()])
     }
 }
 
@@ -98,7 +97,7 @@ impl DeviceArray {
         let is_own = taker == canonical(self.at.1);
         if !is_own {
             // SAFETY: the taker names a stream of its own, on the GPU of the array.
-            on_gpu(py, || unsafe { self.cuda.let_wait(taker) })?;
+            on_gpu(py, &self.cuda, || unsafe { self.cuda.let_wait(taker) })?;
         }
         let used_by_others = (!is_own).then(|| Arc::clone(&self.cuda));
         let lent = Lent {

@@ -1,28 +1,30 @@
 //! `CudaBatch` and `CudaBlock`: a sampled batch on a GPU.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use girih_compute::{Dtype, Shape};
-use girih_kernels::{CudaMatrix, DeviceEdgeList, IndexWidth, SampledBatch};
+use girih_kernels::{CudaMatrix, DeviceEdgeList, SampledBatch};
 use pyo3::prelude::*;
 
 use super::array::DeviceArray;
 use super::dlpack::DataType;
 use super::graph::Held;
-use super::guest::{OnGpu, on_gpu};
+use super::guest::on_gpu;
+use super::prepared::{Prepared, list_of};
+use super::release::Release;
 use crate::errors::value_error;
 use crate::sampler::Form;
 
 /// Mini-batch on a GPU, in memory of its own.
 #[pyclass(frozen, module = "girih._girih")]
 pub struct CudaBatch {
-    pub batch: OnGpu<Arc<SampledBatch>>,
+    pub batch: Release<Arc<SampledBatch>>,
     pub graph: Arc<Held>,
-    x: OnGpu<Option<Arc<CudaMatrix>>>,
+    x: Release<Option<Arc<CudaMatrix>>>,
     /// Shape and type of `x`.
     rows: (Shape, Dtype),
-    /// Made when it is first asked for.
-    list: OnGpu<OnceLock<Arc<DeviceEdgeList>>>,
+    /// Operands of layers, and the list of edges.
+    pub prepared: Release<Arc<Prepared>>,
     pub form: Form,
     n_seeds: usize,
     number: usize,
@@ -33,16 +35,17 @@ impl CudaBatch {
         batch: SampledBatch,
         graph: &Arc<Held>,
         x: Option<(CudaMatrix, Shape, Dtype)>,
+        prepared: Prepared,
         form: Form,
         (n_seeds, number): (usize, usize),
     ) -> Self {
         let rows = x.as_ref().map_or((Shape::new(0, 0), Dtype::F32), |(_, shape, dtype)| (*shape, *dtype));
         Self {
-            batch: OnGpu::new(Arc::new(batch)),
+            batch: Release::new(Arc::new(batch), &graph.cuda),
             graph: Arc::clone(graph),
-            x: OnGpu::new(x.map(|(rows, ..)| Arc::new(rows))),
+            x: Release::new(x.map(|(rows, ..)| Arc::new(rows)), &graph.cuda),
             rows,
-            list: OnGpu::new(OnceLock::new()),
+            prepared: Release::new(Arc::new(prepared), &graph.cuda),
             form,
             n_seeds,
             number,
@@ -50,18 +53,13 @@ impl CudaBatch {
     }
 
     fn list(&self, py: Python<'_>) -> PyResult<&Arc<DeviceEdgeList>> {
-        if let Some(list) = self.list.get() {
-            return Ok(list);
-        }
         if !self.batch.is_list() {
             return Err(value_error(
                 "all nodes of the batch drew anew in every hop, so that it is no single list of edges; read blocks(), or make \
                  the sampler with expand=\"once\"",
             ));
         }
-        let width = if self.form.wide { IndexWidth::Wide } else { IndexWidth::Narrow };
-        let made = on_gpu(py, || self.batch.edge_list(&self.graph.cuda, self.graph.names(), width))?;
-        Ok(self.list.get_or_init(|| Arc::new(made)))
+        self.prepared.list(|| on_gpu(py, &self.graph.cuda, || list_of(&self.batch, &self.graph, self.form)))
     }
 
     fn ids(&self) -> DataType {
@@ -89,6 +87,12 @@ impl CudaBatch {
         Ok(self.array(list, 0, self.ids(), &[2, list.n_edges]))
     }
 
+    /// Whether the list of edges has been made.
+    #[getter]
+    fn has_list(&self) -> bool {
+        self.prepared.has_list()
+    }
+
     /// Global ids of the nodes: the seeds first.
     #[getter]
     fn n_id(&self, py: Python<'_>) -> PyResult<DeviceArray> {
@@ -112,11 +116,17 @@ impl CudaBatch {
         Ok(list.edges_at.map(|at| self.array(list, at, DataType::I64, &[list.n_edges])))
     }
 
-    /// Feature rows of the nodes; None without features.
+    /// Feature rows of the nodes, and their number of columns, behind which the array has a gap; None without features.
     #[getter]
-    fn x(&self) -> Option<DeviceArray> {
-        let x = self.x.as_ref()?;
-        Some(DeviceArray::of_matrix(x, self.rows.0, self.rows.1, (&self.graph.cuda, self.graph.at)))
+    fn x(&self) -> Option<(DeviceArray, usize)> {
+        let (x, (shape, dtype)) = (self.x.as_ref()?, self.rows);
+        Some((DeviceArray::of_matrix(x, shape.rows, dtype, (&self.graph.cuda, self.graph.at)), shape.cols))
+    }
+
+    /// Whether ids of the list are `int64`.
+    #[getter]
+    fn is_wide(&self) -> bool {
+        self.form.wide
     }
 
     #[getter]
@@ -147,7 +157,7 @@ impl CudaBatch {
     /// Digest of the blocks, as `girih sample` prints it. The batch is downloaded for it.
     #[getter]
     fn digest(&self, py: Python<'_>) -> PyResult<u64> {
-        on_gpu(py, || self.batch.to_host(&self.graph.cuda)).map(|batch| batch.digest())
+        on_gpu(py, &self.graph.cuda, || self.batch.to_host(&self.graph.cuda)).map(|batch| batch.digest())
     }
 
     /// Blocks in the order of layers, the inputs first.

@@ -9,7 +9,7 @@ use girih_features::{
     CacheShares, FeatureDevice, FeatureStore as Store, HostReads, Hotness, Pending, Placement, Visits,
 };
 use girih_graph_format::{Csr, NodeId};
-use girih_kernels::{Cuda, CudaIds, CudaMatrix, keeping_context};
+use girih_kernels::{Cuda, CudaIds, CudaMatrix};
 use pyo3::prelude::*;
 
 use super::array::DeviceArray;
@@ -176,21 +176,21 @@ impl CudaFeatures {
             on_pool(py, || codes.check_codes())?.map_err(of_features)?;
         }
         let work = || upload(&cuda, features, dtype, place.placement(n_rows, graph.as_ref()).as_ref());
-        let rows = on_pool(py, || keeping_context(work))?.map_err(of_compute)?;
-        let (rows, width) = (OnGpu::new(rows), features.width());
+        let rows = on_pool(py, || cuda.with_context(work))?.map_err(of_compute)?;
+        let (rows, width) = (OnGpu::new(rows, &cuda), features.width());
         Ok(Self { held: Arc::new(Held { cuda, at, rows, n_rows, width, dtype }) })
     }
 
-    /// Rows of `ids`, which lie on the host.
+    /// Rows of `ids`, which lie on the host. Behind its columns the array has a gap.
     fn gather(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<DeviceArray> {
         let held = &self.held;
         let ids = node_ids("id", ids, held.n_rows)?;
-        let out = on_gpu(py, || {
+        let out = on_gpu(py, &held.cuda, || {
             let on_device = held.cuda.upload_ids(&ids)?;
             let rows = held.begin(&on_device, ids.len())?.finish()?;
             Ok(Arc::new(rows))
         })?;
-        Ok(DeviceArray::of_matrix(&out, Shape::new(ids.len(), held.width), held.dtype, (&held.cuda, held.at)))
+        Ok(DeviceArray::of_matrix(&out, ids.len(), held.dtype, (&held.cuda, held.at)))
     }
 
     #[getter]

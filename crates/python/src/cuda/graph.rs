@@ -70,9 +70,9 @@ impl CudaGraph {
             let names = names.map(|names| EdgeNames::upload(&cuda, bytemuck::cast_slice(&names))).transpose()?;
             Ok((Arc::new(topology), names))
         };
-        let done = on_pool(py, || girih_kernels::keeping_context(upload))?;
+        let done = on_pool(py, || cuda.with_context(upload))?;
         let (topology, names) = done.map_err(of_compute)?;
-        let (topology, names, has_loops) = (OnGpu::new(topology), OnGpu::new(names), OnceLock::new());
+        let (topology, names, has_loops) = (OnGpu::new(topology, &cuda), OnGpu::new(names, &cuda), OnceLock::new());
         Ok(Self { held: Arc::new(Held { cuda, at, csr, topology, names, has_loops }) })
     }
 

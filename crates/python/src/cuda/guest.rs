@@ -11,19 +11,24 @@ use girih_kernels::{Cuda, Device, MemoryPool, keeping_context};
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 
+use super::release;
 use crate::errors::value_error;
 use crate::threads::without_gil;
 
 /// GPU by its ordinal, and a stream of the other library by its handle.
 pub type At = (usize, u64);
 
-/// Holder of memory of a GPU. It is dropped with the current context of the thread as it was.
+/// Holder of memory of a GPU. It is dropped with the context of the GPU current, whichever thread drops it; the current
+/// context of the thread stays as it is.
 #[derive(Clone)]
-pub struct OnGpu<T>(ManuallyDrop<T>);
+pub struct OnGpu<T> {
+    held: ManuallyDrop<T>,
+    cuda: Arc<Cuda>,
+}
 
 impl<T> OnGpu<T> {
-    pub fn new(held: T) -> Self {
-        Self(ManuallyDrop::new(held))
+    pub fn new(held: T, cuda: &Arc<Cuda>) -> Self {
+        Self { held: ManuallyDrop::new(held), cuda: Arc::clone(cuda) }
     }
 }
 
@@ -31,14 +36,15 @@ impl<T> Deref for OnGpu<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        &self.0
+        &self.held
     }
 }
 
 impl<T> Drop for OnGpu<T> {
     fn drop(&mut self) {
+        let Self { held, cuda } = self;
         // SAFETY: it is dropped once, and not used again.
-        keeping_context(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        cuda.with_context(|| unsafe { ManuallyDrop::drop(held) });
     }
 }
 
@@ -68,9 +74,13 @@ fn check_process(guests: &Guests) -> PyResult<()> {
     ))
 }
 
-/// Runs work that calls CUDA, without the GIL. The current context of the thread stays as it is.
-pub fn on_gpu<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, ComputeError> + Send) -> PyResult<T> {
-    without_gil(py, || keeping_context(work))?.map_err(of_compute)
+/// Runs work on a GPU, without the GIL. The current context of the thread stays as it is.
+pub fn on_gpu<T: Send>(
+    py: Python<'_>,
+    cuda: &Cuda,
+    work: impl FnOnce() -> Result<T, ComputeError> + Send,
+) -> PyResult<T> {
+    without_gil(py, || cuda.with_context(work))?.map_err(of_compute)
 }
 
 /// Exception of a failure on a device.
@@ -133,6 +143,7 @@ pub fn guest_storing(py: Python<'_>, at: At, dtype: Dtype) -> PyResult<Arc<Cuda>
 /// Bytes in use by this package on a GPU, and bytes that its pool has of the GPU.
 #[pyfunction]
 pub fn cuda_memory(py: Python<'_>, ordinal: usize) -> PyResult<(u64, u64)> {
+    without_gil(py, release::wait)?;
     with_guests(py, |guests| match guests.pools.get(&ordinal) {
         Some(pool) => pool.bytes().map_err(|error| error.to_string()),
         None => Ok((0, 0)),
@@ -142,6 +153,7 @@ pub fn cuda_memory(py: Python<'_>, ordinal: usize) -> PyResult<(u64, u64)> {
 /// Returns memory to a GPU that this package does not use.
 #[pyfunction]
 pub fn cuda_empty_cache(py: Python<'_>, ordinal: usize) -> PyResult<()> {
+    without_gil(py, release::wait)?;
     with_guests(py, |guests| match guests.pools.get(&ordinal) {
         Some(pool) => pool.trim().map_err(|error| error.to_string()),
         None => Ok(()),

@@ -1,27 +1,35 @@
 //! `CudaLoader` and `CudaEpoch`: batches that a GPU samples and gathers ahead of the step.
 //!
 //! ```text
-//! next(i)   features that take time:  take i+1, request i+2, begin rows of i+1; finish rows of i
+//! thread    features that take time:  take i+1, request i+2, begin rows of i+1; finish rows of i
 //!           else:                     take i, request i+1; rows of i
+//!           then:                     operands of i for layers; hand i over
 //! ```
-//! What is requested or begun runs beside the step on the batch that `next` returns.
+//! A thread of the epoch makes batch `i+1` while the caller launches the step on batch `i`: launches take the host as long
+//! as they take the GPU. What is requested or begun runs beside the step.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use girih_compute::{ComputeError, Shape};
 use girih_graph_format::NodeId;
-use girih_kernels::{BatchSampler, SampledBatch};
+use girih_kernels::{BatchSampler, Cuda, SampledBatch};
 use girih_sampling::{DrawKey, EpochPlan, LoaderOptions};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use super::batch::CudaBatch;
 use super::features::{CudaFeatures, Gather, Held as HeldFeatures};
 use super::graph::{CudaGraph, Held};
-use super::guest::{OnGpu, on_gpu};
+use super::guest::{OnGpu, of_compute, on_gpu};
+use super::prepared::{Prepared, Wanted};
 use crate::errors::{index_error, value_error};
 use crate::loader::closed;
 use crate::sampler::{Core, Sampler};
+use crate::threads::{TICK, without_gil};
 
 /// Batches of an epoch after the other on a GPU; each `iter()` is the next epoch.
 #[pyclass(frozen, module = "girih._girih")]
@@ -37,6 +45,8 @@ struct Source {
     seeds: Vec<NodeId>,
     options: LoaderOptions,
     features: Option<Arc<HeldFeatures>>,
+    /// What layers asked of batches before.
+    wanted: Arc<Wanted>,
     /// Samplers that no epoch uses; making one takes long.
     spare: OnGpu<Mutex<Vec<BatchSampler>>>,
 }
@@ -86,10 +96,11 @@ impl CudaLoader {
         }
         let seeds = sampler.get().seeds("seed", Some(seeds))?;
         let options = LoaderOptions { batch_size, shuffle, drop_last, seed };
-        let source = Source { graph, core, seeds, options, features, spare: OnGpu::new(Mutex::default()) };
+        let (wanted, spare) = (Arc::default(), OnGpu::new(Mutex::default(), &graph.cuda));
+        let source = Source { graph, core, seeds, options, features, wanted, spare };
         // What a GPU does not sample is told now.
         let neighbors = source.core.neighbors().map_err(value_error)?;
-        let made = on_gpu(py, || source.graph.sampler(neighbors, source.batch_size()))?;
+        let made = on_gpu(py, &source.graph.cuda, || source.graph.sampler(neighbors, source.batch_size()))?;
         source.spare().push(made);
         Ok(Self { source: Arc::new(source), epoch: AtomicU32::new(0) })
     }
@@ -109,11 +120,11 @@ impl CudaLoader {
         if first > source.n_batches() {
             return Err(index_error(format!("batch {first} of an epoch of {}", source.n_batches())));
         }
-        let begin = || Work::begin(source, number, first);
-        let work = on_gpu(py, begin)?;
-        let work = OnGpu::new(Mutex::new(Some(work)));
+        let work = on_gpu(py, &source.graph.cuda, || Work::begin(source, number, first))?;
+        let plan = Arc::clone(&work.plan);
+        let feeder = Mutex::new(Some(Feeder::start(work)?));
         let (is_closed, process) = (AtomicBool::new(false), std::process::id());
-        Ok(CudaEpoch { work, is_closed, source: Arc::clone(source), process, first })
+        Ok(CudaEpoch { feeder, is_closed, source: Arc::clone(source), plan, process, first })
     }
 }
 
@@ -147,7 +158,7 @@ struct Ahead {
 struct Work {
     ahead: Option<Ahead>,
     sampler: Option<BatchSampler>,
-    plan: EpochPlan,
+    plan: Arc<EpochPlan>,
     epoch: u32,
     /// Next batch to take from the sampler, which was asked for it.
     next: usize,
@@ -156,7 +167,7 @@ struct Work {
 
 impl Work {
     fn begin(source: &Arc<Source>, epoch: u32, first: usize) -> Result<Self, ComputeError> {
-        let plan = EpochPlan::new(source.seeds.clone(), source.options, epoch);
+        let plan = Arc::new(EpochPlan::new(source.seeds.clone(), source.options, epoch));
         let spare = source.spare().pop();
         let made = || source.graph.sampler(source.core.neighbors()?, source.batch_size());
         let sampler = Some(spare.map_or_else(made, Ok)?);
@@ -203,8 +214,9 @@ impl Work {
         let n_nodes = batch.nodes_by_hop().iter().sum();
         let x = rows.zip(self.source.features.as_ref());
         let x = x.map(|(rows, features)| (rows, Shape::new(n_nodes, features.width), features.dtype));
-        let n_seeds = self.plan.seeds(number).len();
-        Ok(Some(CudaBatch::new(batch, &self.source.graph, x, self.source.core.form(), (n_seeds, number))))
+        let (n_seeds, form, graph) = (self.plan.seeds(number).len(), self.source.core.form(), &self.source.graph);
+        let prepared = Prepared::of(&self.source.wanted, &batch, graph, form)?;
+        Ok(Some(CudaBatch::new(batch, graph, x, prepared, form, (n_seeds, number))))
     }
 }
 
@@ -215,15 +227,86 @@ impl Drop for Work {
     }
 }
 
+/// A batch; none after the last one.
+type Made = Result<Option<CudaBatch>, ComputeError>;
+
+/// Thread that makes the batches of an epoch, one ahead of the caller.
+struct Feeder {
+    batches: Receiver<Made>,
+    thread: JoinHandle<()>,
+}
+
+impl Feeder {
+    fn start(work: Work) -> PyResult<Self> {
+        let (sender, batches) = sync_channel(0);
+        let cuda = Arc::clone(&work.source.graph.cuda);
+        let work = OnGpu::new(Mutex::new(work), &cuda);
+        let feed = move || feed(&work, &cuda, &sender);
+        let thread = std::thread::Builder::new().name("girih-batches".to_owned()).spawn(feed);
+        let refused = |error| PyRuntimeError::new_err(format!("the system refuses a thread: {error}"));
+        Ok(Self { batches, thread: thread.map_err(refused)? })
+    }
+
+    /// Drops the batch that waits, and waits for the end of the thread.
+    fn end(self) {
+        drop(self.batches);
+        // What it panicked with was told to the caller as a lost batch.
+        let _ = self.thread.join();
+    }
+}
+
+/// Hands batches over, until there are no more, or nobody takes them.
+fn feed(work: &OnGpu<Mutex<Work>>, cuda: &Cuda, taker: &SyncSender<Made>) {
+    let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let made = cuda.with_context(|| work.next());
+        let is_last = !matches!(made, Ok(Some(_)));
+        if taker.send(made).is_err() || is_last {
+            return;
+        }
+    }
+}
+
 /// Batches of one epoch, in order.
 #[pyclass(frozen, module = "girih._girih")]
 pub struct CudaEpoch {
     /// `None` after the end.
-    work: OnGpu<Mutex<Option<Work>>>,
+    feeder: Mutex<Option<Feeder>>,
     is_closed: AtomicBool,
     source: Arc<Source>,
+    plan: Arc<EpochPlan>,
     process: u32,
     first: usize,
+}
+
+impl CudaEpoch {
+    /// Ends the epoch, and returns whether it had not ended already.
+    fn end(&self) -> bool {
+        let feeder = self.feeder.lock().unwrap_or_else(PoisonError::into_inner).take();
+        feeder.map(Feeder::end).is_some()
+    }
+
+    /// The next batch; `None` if none came within a while.
+    fn poll(&self) -> Option<Result<Made, RecvTimeoutError>> {
+        let feeder = self.feeder.lock().unwrap_or_else(PoisonError::into_inner);
+        match feeder.as_ref().map_or(Ok(Ok(None)), |feeder| feeder.batches.recv_timeout(TICK)) {
+            Ok(made) => Some(Ok(made)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Drop for CudaEpoch {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            self.end();
+        } else {
+            // After a fork there is no such thread here.
+            let feeder = self.feeder.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+            std::mem::forget(feeder);
+        }
+    }
 }
 
 #[pymethods]
@@ -236,6 +319,12 @@ impl CudaEpoch {
         self.source.n_batches() - self.first
     }
 
+    /// Seeds of the batches, in their order.
+    fn seeds<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let seeds = (self.first..self.source.n_batches()).flat_map(|batch| self.plan.seeds(batch));
+        seeds.map(|&seed| i64::from(seed)).collect::<Vec<_>>().into_pyarray(py)
+    }
+
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<CudaBatch>> {
         if self.process != std::process::id() {
             return Err(value_error("this epoch was begun before a fork; CUDA does not survive one"));
@@ -243,22 +332,24 @@ impl CudaEpoch {
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(closed());
         }
-        on_gpu(py, || {
-            let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
-            let next = work.as_mut().map_or(Ok(None), Work::next);
-            if !matches!(next, Ok(Some(_))) {
-                *work = None;
+        let made = loop {
+            match without_gil(py, || self.poll())? {
+                Some(made) => break made,
+                None => py.check_signals()?,
             }
-            next
-        })
+        };
+        let lost = |_| PyRuntimeError::new_err("the thread that makes batches ended unexpectedly");
+        let next = made.map_err(lost).and_then(|made| made.map_err(of_compute));
+        if !matches!(next, Ok(Some(_))) {
+            without_gil(py, || self.end())?;
+        }
+        next
     }
 
     /// Ends the epoch before its last batch; asking for another one is an error then.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        on_gpu(py, || {
-            let ended = self.work.lock().unwrap_or_else(PoisonError::into_inner).take();
-            self.is_closed.fetch_or(ended.is_some(), Ordering::Relaxed);
-            Ok(())
-        })
+        let had_more = without_gil(py, || self.end())?;
+        self.is_closed.fetch_or(had_more, Ordering::Relaxed);
+        Ok(())
     }
 }

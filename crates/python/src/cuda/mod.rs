@@ -3,7 +3,8 @@
 //! - [`guest`]: the device of a GPU and a stream of the other library; memory from a pool of its own.
 //! - [`array`]: `DeviceArray`, memory that other libraries take over without a copy; [`dlpack`]: how.
 //! - [`graph`]: `CudaGraph`; [`features`]: `CudaFeatures`; [`loader`]: `CudaLoader`, batches made ahead.
-//! - [`batch`]: `CudaBatch` and `CudaBlock`.
+//! - [`batch`]: `CudaBatch` and `CudaBlock`; [`prepared`]: operands of layers that are made with them;
+//!   [`release`]: a thread that frees their memory.
 //!
 //! Results lie in the order of one stream, that of the library, and are freed in that order. What is made ahead runs on
 //! streams beside it. Calls leave the current context of their thread as it is: PyTorch finds its GPU by it.
@@ -15,3 +16,5 @@ pub mod features;
 pub mod graph;
 pub mod guest;
 pub mod loader;
+pub mod prepared;
+pub mod release;

@@ -1,8 +1,6 @@
 //! `Adjacency`: a graph, a block or a list of edges as operators know it, by a number.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::Arc;
 
 use bytemuck::cast_vec;
 use girih_graph_format::{Coo, Csr, Duplicates, NodeId};
@@ -14,7 +12,8 @@ use rayon::prelude::*;
 #[cfg(feature = "cuda")]
 use super::block::BlockOperands;
 use super::operand::{Operands, Values, Whole};
-use crate::arrays::{edges, view};
+use super::registry::{Numbered, Registry};
+use crate::arrays::edges;
 use crate::batch::Block;
 #[cfg(feature = "cuda")]
 use crate::cuda::batch::CudaBlock;
@@ -58,14 +57,11 @@ impl Edges {
     }
 }
 
-/// Edges of the adjacencies that are alive, by number.
-static LIVE: RwLock<Option<HashMap<i64, Weak<Edges>>>> = RwLock::new(None);
+static LIVE: Registry<Edges> = Registry::new();
 
 /// Edges of the adjacency with a number.
 pub fn find(number: i64) -> PyResult<Arc<Edges>> {
-    let live = LIVE.read().unwrap_or_else(PoisonError::into_inner);
-    let found = live.as_ref().and_then(|live| live.get(&number)).and_then(Weak::upgrade);
-    found.ok_or_else(|| {
+    LIVE.find(number).ok_or_else(|| {
         value_error("the graph of this operand is gone; keep the tensor `handle` of its Adjacency itself")
     })
 }
@@ -75,8 +71,7 @@ pub fn find(number: i64) -> PyResult<Arc<Edges>> {
 /// Its number travels as a tensor over memory of this object, so that it lives as long as that tensor.
 #[pyclass(frozen, module = "girih._girih")]
 pub struct Adjacency {
-    edges: Arc<Edges>,
-    number: [i64; 1],
+    edges: Numbered<Edges>,
 }
 
 impl Adjacency {
@@ -85,20 +80,11 @@ impl Adjacency {
     }
 
     fn of(edges: Edges) -> Self {
-        static NEXT: AtomicI64 = AtomicI64::new(1);
-        let (number, edges) = (NEXT.fetch_add(1, Ordering::Relaxed), Arc::new(edges));
-        let mut live = LIVE.write().unwrap_or_else(PoisonError::into_inner);
-        live.get_or_insert_default().insert(number, Arc::downgrade(&edges));
-        Self { edges, number: [number] }
+        Self { edges: LIVE.insert(edges) }
     }
-}
 
-impl Drop for Adjacency {
-    fn drop(&mut self) {
-        let mut live = LIVE.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(live) = live.as_mut() {
-            live.remove(&self.number[0]);
-        }
+    fn edges(&self) -> &Edges {
+        &self.edges.object
     }
 }
 
@@ -151,33 +137,46 @@ impl Adjacency {
         Self::of(Edges::OnGpu(BlockOperands::of(block.get())))
     }
 
+    /// Numbers of sources and of destinations.
+    #[getter]
+    fn sizes(&self) -> (usize, usize) {
+        let (n_sources, n_destinations, _) = self.edges().sizes();
+        (n_sources, n_destinations)
+    }
+
     #[getter]
     fn num_src(&self) -> usize {
-        self.edges.sizes().0
+        self.edges().sizes().0
     }
 
     #[getter]
     fn num_dst(&self) -> usize {
-        self.edges.sizes().1
+        self.edges().sizes().1
     }
 
     /// Number of edges that the caller gave.
     #[getter]
     fn num_edges(&self) -> usize {
-        self.edges.sizes().2
+        self.edges().sizes().2
+    }
+
+    /// Number of the adjacency.
+    #[getter]
+    fn number(&self) -> i64 {
+        self.edges.number()
     }
 
     /// Number of the adjacency, in memory of this object: one `int64`.
     #[getter]
     fn handle<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyArray1<i64>> {
         // SAFETY: the number belongs to the object, which is frozen.
-        unsafe { view(slf, &slf.get().number) }
+        unsafe { slf.get().edges.handle(slf) }
     }
 
     /// For each entry of the pattern, the position of its edge in the caller's order; see [`Operands::edges`].
     #[pyo3(name = "edges")]
     fn edge_names<'py>(&self, py: Python<'py>, loops: bool) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let edges = on_pool(py, || self.edges.edges(loops))?.map_err(value_error)?;
+        let edges = on_pool(py, || self.edges().edges(loops))?.map_err(value_error)?;
         Ok(edges.into_pyarray(py))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use girih_compute::ComputeError;
-use girih_kernels::{Cuda, CudaSparse, SampledBatch, Scaling};
+use girih_kernels::{Cuda, CudaSparse, SampledBatch};
 
 use super::adjacency::sorted_rows;
 use super::kind::Kind;
@@ -11,15 +11,20 @@ use super::operand::{Operands as OnHost, Whole};
 use super::uploaded::{Uploaded, refused};
 use crate::cuda::batch::CudaBlock;
 use crate::cuda::graph::Held;
-use crate::cuda::guest::{At, OnGpu};
+use crate::cuda::guest::At;
+use crate::cuda::prepared::{Prepared, scaling};
+use crate::cuda::release::Release;
 
 /// Block of a batch on a GPU, and the operands that were made of it.
 pub struct BlockOperands {
-    batch: OnGpu<Arc<SampledBatch>>,
+    batch: Release<Arc<SampledBatch>>,
     graph: Arc<Held>,
     hop: usize,
     /// Whether an edge may be drawn repeatedly.
     has_repeats: bool,
+    /// Operands in the order of the stream of the graph.
+    prepared: Release<Arc<Prepared>>,
+    /// Operands in the order of other streams, or made by the host.
     made: Uploaded,
     /// Edges on the host, for operands that the GPU does not make.
     on_host: OnceLock<Arc<OnHost>>,
@@ -29,10 +34,11 @@ impl BlockOperands {
     pub fn of(block: &CudaBlock) -> Self {
         let batch = block.batch.get();
         Self {
-            batch: batch.batch.clone(),
+            batch: Release::new(Arc::clone(&batch.batch), &batch.graph.cuda),
             graph: Arc::clone(&batch.graph),
             hop: block.hop,
             has_repeats: batch.form.has_repeats,
+            prepared: Release::new(Arc::clone(&batch.prepared), &batch.graph.cuda),
             made: Uploaded::default(),
             on_host: OnceLock::new(),
         }
@@ -43,36 +49,22 @@ impl BlockOperands {
         self.batch.block_sizes(self.hop)
     }
 
-    /// Scaling and loops by which the GPU makes a kind; `None` if the host makes it.
-    fn on_device(&self, kind: Kind) -> Option<(Scaling, bool)> {
-        let of_kind = match kind {
-            Kind::Sum | Kind::Weights => (Scaling::Ones, false),
-            Kind::Mean => (Scaling::Mean, false),
-            Kind::Pattern { loops } => (Scaling::Ones, loops),
-            Kind::Gcn { loops, estimated: false, .. } => (Scaling::Sampled, loops),
-            Kind::Gcn { loops, .. } if self.graph.csr.values().is_none() => (Scaling::Estimated, loops),
-            Kind::Gcn { .. } => return None,
-        };
-        // A loop that the graph stores may be drawn, and counts as the node's own.
-        let is_merged = self.has_repeats || of_kind.1 && self.graph.has_loops();
-        (!is_merged).then_some(of_kind)
-    }
-
     /// Operand of a kind for a device.
-    pub fn operand(&self, cuda: &Cuda, at: At, kind: Kind) -> Result<Arc<CudaSparse>, ComputeError> {
+    pub fn operand(&self, cuda: &Arc<Cuda>, at: At, kind: Kind) -> Result<Arc<CudaSparse>, ComputeError> {
         if self.graph.at.0 != at.0 {
             return Err(refused(format!("the block is on cuda:{}, and x on cuda:{}", self.graph.at.0, at.0)));
         }
-        self.made.get((kind, at), || match self.on_device(kind) {
-            Some((scaling, loops)) => {
-                if at != self.graph.at {
-                    // SAFETY: both streams are of this process and live as long; PyTorch has one context a GPU.
-                    unsafe { self.graph.cuda.let_wait(at.1) }?;
-                }
-                self.batch.operand(cuda, self.hop, scaling, loops)
-            }
-            None => self.on_host()?.upload(cuda, kind).map_err(refused),
-        })
+        let on_device = scaling(kind, &self.graph, self.has_repeats);
+        let make = |cuda: &Cuda, (scaling, loops)| self.batch.operand(cuda, self.hop, scaling, loops);
+        match on_device {
+            Some(how) if at == self.graph.at => self.prepared.get((self.hop, kind), || make(&self.graph.cuda, how)),
+            Some(how) => self.made.get((kind, at), cuda, || {
+                // SAFETY: both streams are of this process and live as long; PyTorch has one context a GPU.
+                unsafe { self.graph.cuda.let_wait(at.1) }?;
+                make(cuda, how)
+            }),
+            None => self.made.get((kind, at), cuda, || self.on_host()?.upload(&**cuda, kind).map_err(refused)),
+        }
     }
 
     fn on_host(&self) -> Result<&Arc<OnHost>, ComputeError> {
@@ -90,14 +82,14 @@ impl BlockOperands {
     /// As [`OnHost::edges`], of the pattern that the GPU makes.
     pub fn edges(&self, loops: bool) -> Result<Vec<i64>, String> {
         let text = |error: ComputeError| error.to_string();
-        if self.on_device(Kind::Pattern { loops }).is_none() {
-            return girih_kernels::keeping_context(|| self.on_host().map_err(text)?.edges(loops));
+        if scaling(Kind::Pattern { loops }, &self.graph, self.has_repeats).is_none() {
+            return self.graph.cuda.with_context(|| self.on_host().map_err(text)?.edges(loops));
         }
         let (_, n_rows, n_edges) = self.sizes();
         if !loops {
             return Ok((0..n_edges as i64).collect());
         }
-        let batch = girih_kernels::keeping_context(|| self.batch.to_host(&self.graph.cuda)).map_err(text)?;
+        let batch = self.graph.cuda.with_context(|| self.batch.to_host(&self.graph.cuda)).map_err(text)?;
         let block = &batch.blocks[batch.blocks.len() - 1 - self.hop];
         let of_row = |row: usize| {
             let edges = block.indptr[row].cast_signed()..block.indptr[row + 1].cast_signed();

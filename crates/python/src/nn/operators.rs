@@ -19,7 +19,8 @@ use crate::arrays::matrix;
 use crate::errors::{type_error, value_error};
 use crate::threads::on_pool;
 
-static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
+/// The CPU, for all operators.
+pub static CPU: LazyLock<Cpu> = LazyLock::new(Cpu::new);
 
 /// Array of the caller.
 type Owned<'py> = Bound<'py, PyArray2<f32>>;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use girih_compute::ComputeError;
-use girih_kernels::CudaSparse;
+use girih_kernels::{Cuda, CudaSparse};
 
 use super::kind::Kind;
 use crate::cuda::guest::{At, OnGpu};
@@ -20,6 +20,7 @@ impl Uploaded {
     pub fn get(
         &self,
         key: (Kind, At),
+        cuda: &Arc<Cuda>,
         make: impl FnOnce() -> Result<CudaSparse, ComputeError>,
     ) -> Result<Arc<CudaSparse>, ComputeError> {
         let uploaded = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -27,7 +28,7 @@ impl Uploaded {
             return Ok(Arc::clone(found));
         }
         // Made outside the lock: it may run on all threads.
-        let made = OnGpu::new(Arc::new(make()?));
+        let made = OnGpu::new(Arc::new(make()?), cuda);
         Ok(Arc::clone(uploaded().entry(key).or_insert(made)))
     }
 }

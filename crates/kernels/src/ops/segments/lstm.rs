@@ -15,13 +15,14 @@
 mod backward;
 mod waves;
 
-use cudarc::driver::{CudaSlice, PushKernelArg};
+use cudarc::driver::PushKernelArg;
 use girih_compute::scratch::GATES;
 use girih_compute::{ComputeError, Dtype, Memory, Shape, Transpose, checks};
 use girih_random::Key;
 
 use self::waves::{by_degree, offsets, readers};
 use crate::abi::SequenceOrder;
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
@@ -49,9 +50,9 @@ struct Readers {
     /// Offset of each step, with the end of the last.
     offsets: Vec<u64>,
     /// Rows on the device, by falling degree.
-    rows: CudaSlice<u32>,
+    rows: Buffer<u32>,
     /// Input row of each place.
-    sources: CudaSlice<u32>,
+    sources: Buffer<u32>,
 }
 
 impl Readers {
@@ -116,7 +117,7 @@ impl<'a> Lstm<'a> {
     }
 
     /// Allocates `n` rows of `cols` floats.
-    fn room(&self, n: usize, cols: usize) -> Result<CudaSlice<f32>, ComputeError> {
+    fn room(&self, n: usize, cols: usize) -> Result<Buffer<f32>, ComputeError> {
         checks::allocation(Shape::new(n, cols), size_of::<f32>())?;
         self.cuda.scratch(self.operation, n * cols)
     }
@@ -127,7 +128,7 @@ impl<'a> Lstm<'a> {
         &self,
         sequences: (&CudaSparse, Option<Key>),
         (indptr, rows): (&[u64], &[u32]),
-        places: Option<(&mut CudaSlice<u64>, usize)>,
+        places: Option<(&mut Buffer<u64>, usize)>,
     ) -> Result<Readers, ComputeError> {
         let (cuda, a, by) = (self.cuda, sequences.0, SequenceOrder::of(sequences));
         let failed = Cuda::failed(self.operation);
@@ -156,7 +157,7 @@ impl<'a> Lstm<'a> {
     }
 
     /// Final states, in the order of the walk's rows.
-    fn last_states(&self, walk: &Readers) -> Result<CudaSlice<f32>, ComputeError> {
+    fn last_states(&self, walk: &Readers) -> Result<Buffer<f32>, ComputeError> {
         let (n, width) = (walk.n_rows(), self.width);
         let (states, memory) = (self.room(n, width)?, self.room(n, width)?);
         let recurrent = self.room(n, 4 * width)?;
@@ -187,7 +188,7 @@ impl<'a> Lstm<'a> {
     }
 
     /// Copies row `p` of `states` to row `rows[p]` of `out`.
-    fn place(&self, states: &CudaSlice<f32>, walk: &Readers, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+    fn place(&self, states: &Buffer<f32>, walk: &Readers, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         let kernel = self.cuda.kernel(self.operation, Source::SEGMENTS, "place_states", &[("Y", out.dtype)])?;
         let (n, width) = (walk.n_rows() as u64, self.width as u64);
         let mut launch = self.cuda.device.stream.launch_builder(&kernel);

@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 
-use cudarc::driver::{CudaFunction, CudaSlice, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::scratch::COUNTS_BYTES_MAX;
 use girih_compute::{ComputeError, Shape};
 use girih_graph_format::BlockLayout;
 
 use super::SPANS_PER_PROCESSOR;
 use crate::abi::{BLOCK, BlockSearch, WorkItem};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::matrix::{Blocks, CudaCsr, Split, TileCache, Tiles, Work};
@@ -66,9 +67,9 @@ impl Cuda {
         &self,
         operation: &'static str,
         layout: BlockLayout,
-        (first, first_on_device): (&[u32], CudaSlice<u32>),
-        columns: CudaSlice<u32>,
-        bits: CudaSlice<u32>,
+        (first, first_on_device): (&[u32], Buffer<u32>),
+        columns: Buffer<u32>,
+        bits: Buffer<u32>,
     ) -> Result<Blocks, ComputeError> {
         let n_sms = self.device.n_sms();
         let (work, n_slots, slots) = match layout {
@@ -94,7 +95,7 @@ impl Cuda {
         csr: &CudaCsr,
         layout: BlockLayout,
         least: u32,
-    ) -> Result<(BlockSearch, LaunchConfig, CudaSlice<u32>), ComputeError> {
+    ) -> Result<(BlockSearch, LaunchConfig, Buffer<u32>), ComputeError> {
         let Shape { rows, cols } = csr.shape;
         let (n_rows, n_panels) = (rows.div_ceil(layout.rows()), cols.div_ceil(layout.cols()));
         let at_once = n_rows.min(8 * self.device.n_sms()).min(COUNTS_BYTES_MAX / (4 * n_panels)).max(1);
@@ -140,7 +141,7 @@ impl Cuda {
         // SAFETY: the search holds a pattern, and a number for each panel and each thread block; results have a number
         // for each window and each row.
         unsafe { launch.launch(config) }.map_err(Self::failed(operation))?;
-        let read = |list: &CudaSlice<u32>, n: usize| self.read(operation, &list.slice(..n));
+        let read = |list: &Buffer<u32>, n: usize| self.read(operation, &list.slice(..n));
         Ok((read(&blocks, n_windows)?, read(&rest, n_rows)?))
     }
 }

@@ -4,12 +4,13 @@ use cudarc::driver::sys::{
     CUtensorMap, CUtensorMapDataType, CUtensorMapFloatOOBfill, CUtensorMapInterleave, CUtensorMapL2promotion,
     CUtensorMapSwizzle, cuTensorMapEncodeTiled,
 };
-use cudarc::driver::{CudaFunction, CudaSlice, DriverError, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, DriverError, LaunchConfig, PushKernelArg};
 use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape};
 
 use super::{Chunks, SlotSums, WORDS, defines};
 use crate::abi::{PANEL, TensorMap, WARPGROUP, WGMMA_GROUPS, WGMMA_STAGES, WorkItem};
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::matrix::Blocks;
@@ -23,7 +24,7 @@ impl Cuda {
     pub(super) fn wgmma_sums(
         &self,
         operation: &'static str,
-        (blocks, spans): (&Blocks, &CudaSlice<WorkItem>),
+        (blocks, spans): (&Blocks, &Buffer<WorkItem>),
         x: &Operand<'_>,
         halves: Option<&Halves>,
         sums: &mut SlotSums,

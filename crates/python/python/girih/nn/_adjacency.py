@@ -30,10 +30,15 @@ class Adjacency:
     handle: Tensor
     rows: Tensor
     columns: Tensor
-    num_edges: int
     is_block: bool
+    # Numbers of sources and of destinations, where no tensors have been made of them.
+    _sizes: tuple[int, int] | None = None
 
     def __init__(self, graph: Graph | Block | Tensor | Any, size: tuple[int, int] | None = None):
+        self._take(graph, size)
+        self._make_tensors()
+
+    def _take(self, graph: Graph | Block | Tensor | Any, size: tuple[int, int] | None) -> None:
         self.is_block = isinstance(graph, (Block, _CudaBlock))
         if isinstance(graph, _CudaBlock):
             native = _girih.Adjacency.of_cuda_block(graph)
@@ -49,23 +54,51 @@ class Adjacency:
             raise TypeError(
                 f"the graph is a {type(graph).__name__}; give a girih.Graph, a girih.Block, a girih.nn.Adjacency or an edge_index"
             )
-        # Sizes travel as those of empty tensors: compiled code then has nothing of one graph in it.
-        self.rows, self.columns = torch.empty(native.num_dst, 0), torch.empty(native.num_src, 0)
-        self.num_edges = native.num_edges
-        # The tensor keeps `native`, and with it what operators look up by the number.
-        self.handle = torch.from_numpy(native.handle)
         self._native = native
         self._edges: dict[tuple[bool, torch.device], Tensor] = {}
+
+    def _make_tensors(self) -> None:
+        """Makes what operators of `torch.ops.girih` take."""
+        native = self._native
+        # Sizes travel as those of empty tensors: compiled code then has nothing of one graph in it.
+        self.rows, self.columns = torch.empty(native.num_dst, 0), torch.empty(native.num_src, 0)
+        # The tensor keeps `native`, and with it what operators look up by the number.
+        self.handle = torch.from_numpy(native.handle)
+        self._sizes = None
+
+    @classmethod
+    def for_one_call(cls, graph: Graph | Block | Tensor | Any, size: tuple[int, int]) -> Adjacency:
+        """Adjacency whose tensors are made when they are asked for: layers that are computed in one call need none."""
+        made = cls.__new__(cls)
+        made._take(graph, size)
+        made._sizes = made._native.sizes
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("handle", "rows", "columns") or "_native" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._make_tensors()
+        return self.__dict__[name]
+
+    @property
+    def number(self) -> int:
+        """Number under which girih knows it."""
+        return self._native.number
 
     @property
     def num_src(self) -> int:
         """Number of sources: rows of x."""
-        return self.columns.shape[0]
+        return self.columns.shape[0] if self._sizes is None else self._sizes[0]
 
     @property
     def num_dst(self) -> int:
         """Number of destinations: rows of a result."""
-        return self.rows.shape[0]
+        return self.rows.shape[0] if self._sizes is None else self._sizes[1]
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges that the caller gave."""
+        return self._native.num_edges
 
     def edges(self, loops: bool, device: torch.device | str = "cpu") -> Tensor:
         """For each entry, in the order of rows, the position of its edge in the caller's order, int64, on a device.
@@ -95,7 +128,7 @@ def adjacency(graph: GraphLike, num_src: int, num_dst: int | None = None) -> Adj
     Raises ValueError if the graph has other numbers of sources or, where it is given, of destinations.
     """
     if not isinstance(graph, Adjacency):
-        graph = Adjacency(graph, (num_src, num_src if num_dst is None else num_dst))
+        graph = Adjacency.for_one_call(graph, (num_src, num_src if num_dst is None else num_dst))
     if graph.num_src != num_src:
         raise ValueError(f"x has {num_src} rows, but the graph has {graph.num_src} sources; give one row for each")
     if num_dst is not None and graph.num_dst != num_dst:

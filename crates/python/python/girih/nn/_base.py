@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._adjacency import Adjacency
+from ._fused import Layer
+
 # Arguments of PyG's `MessagePassing`, and the values of theirs that layers have.
 _ACCEPTED = {"flow": ("source_to_target",), "node_dim": (-2, 0), "decomposed_layers": (1,)}
 
@@ -28,6 +31,14 @@ class Convolution(torch.nn.Module):
         self._cached: Any = None
         # An x that came before: a weak reference, its version, kind of the operand, and the product.
         self._seen: Any = None
+
+    def layer(self, graph: Adjacency, transforms_first: bool, relu: bool, dropout: float = 0.0) -> Layer | None:
+        """The layer, with what follows it, as one of several that are computed in one call; None where it is more."""
+        return None
+
+    def kept(self, x: Tensor, graph: Adjacency, kind: str) -> Tensor | None:
+        """Product of the graph with `x`, where the layer keeps it."""
+        return None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cached": None, "_seen": None}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ._adjacency import Adjacency, GraphLike, adjacency, computes_at_once, features, propagate
 from ._base import Convolution, Linear, pair, reset, transforms_first
-from ._fused import aggregate_linear, check_activation
+from ._fused import Layer, check_activation, run
 from ._normalize import check_normalize, kind_of, normalized
 
 
@@ -70,12 +70,9 @@ class GCNConv(Convolution):
             self._cached = graph
         first = transforms_first(x, self.in_channels, self.out_channels)
         if edge_weight is None and computes_at_once(x):
-            kind = kind_of(graph, normalize=self.normalize, add_self_loops=self.add_self_loops, improved=self.improved)
-            sums = self._kept(x, graph, kind) if self.cached else None
-            if sums is not None:
-                return _activated(F.linear(sums, self.lin.weight, self.bias), activation)
-            parameters = self.lin.weight, self.bias, None
-            return aggregate_linear(x, graph, kind, parameters, transforms_first=first, activation=activation)
+            layer = self.layer(graph, first, activation is not None)
+            sums = self.kept(x, graph, layer.kind)
+            return run(x, [layer]) if sums is None else run(sums, [layer._replace(graph=None)])
         multiply = normalized(
             graph, edge_weight, normalize=self.normalize, add_self_loops=self.add_self_loops, improved=self.improved
         )
@@ -85,9 +82,14 @@ class GCNConv(Convolution):
             out = self.lin(multiply(x))
         return _activated(out if self.bias is None else out + self.bias, activation)
 
-    def _kept(self, x: Tensor, graph: Adjacency, kind: str) -> Tensor | None:
+    def layer(self, graph: Adjacency, transforms_first: bool, relu: bool, dropout: float = 0.0) -> Layer:
+        """The layer, with what follows it, as one of several that are computed in one call."""
+        kind = kind_of(graph, normalize=self.normalize, add_self_loops=self.add_self_loops, improved=self.improved)
+        return Layer(graph, kind, (self.lin.weight, self.bias, None), transforms_first, relu, dropout)
+
+    def kept(self, x: Tensor, graph: Adjacency, kind: str) -> Tensor | None:
         """`Â·x` from the second call with the same x on; None for another x, or one that was written to."""
-        if x.requires_grad or x.is_inference() or x.dtype != self.lin.weight.dtype:
+        if not self.cached or x.requires_grad or x.is_inference() or x.dtype != self.lin.weight.dtype:
             return None
         seen = self._seen
         if seen is None or seen[0]() is not x or seen[1:3] != (x._version, kind):
@@ -184,13 +186,12 @@ class SAGEConv(Convolution):
         x, own, graph = _sides(x, graph, size, pair(self.in_channels))
         if self.project:
             x = torch.relu(self.lin(x))
-        kind = "mean" if self.aggr == "mean" else "sum"
         first = transforms_first(x, x.shape[1], self.out_channels)
         if computes_at_once(x) and is_one:
-            parameters = self.lin_l.weight, self.lin_l.bias, self.lin_r.weight if self.root_weight else None
-            fused = None if self.normalize else activation
-            out = aggregate_linear(x, graph, kind, parameters, transforms_first=first, activation=fused)
-            return _activated(F.normalize(out, p=2.0, dim=-1), activation) if self.normalize else out
+            if not self.normalize:
+                return run(x, [self._linear_map(graph, first, activation is not None)])
+            return _activated(F.normalize(run(x, [self._linear_map(graph, first)]), p=2.0, dim=-1), activation)
+        kind = self._kind
         if first:
             out = propagate(F.linear(x, self.lin_l.weight), graph, kind)
             out = out if self.lin_l.bias is None else out + self.lin_l.bias
@@ -202,6 +203,20 @@ class SAGEConv(Convolution):
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}, aggr={self.aggr}"
+
+    @property
+    def _kind(self) -> str:
+        return "mean" if self.aggr == "mean" else "sum"
+
+    def _linear_map(self, graph: Adjacency, transforms_first: bool, relu: bool = False, dropout: float = 0.0) -> Layer:
+        """The layer for projected rows, before it is normalised."""
+        neighbors = self.lin_l
+        parameters = neighbors.weight, neighbors.bias, self.lin_r.weight if self.root_weight else None
+        return Layer(graph, self._kind, parameters, transforms_first, relu, dropout)
+
+    def layer(self, graph: Adjacency, transforms_first: bool, relu: bool, dropout: float = 0.0) -> Layer | None:
+        """The layer, with what follows it, as one of several; None if rows are projected or normalised."""
+        return None if self.project or self.normalize else self._linear_map(graph, transforms_first, relu, dropout)
 
 
 class GINConv(Convolution):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _girih, _libraries
+from .._streams import current_stream
 
 Options = tuple[int, float, float, int]
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor]
@@ -60,19 +61,10 @@ def _lent(x: Tensor | None) -> _Lent | None:
     return None if x is None else (x.data_ptr(), x.shape[0], x.shape[1], x.dtype == torch.bfloat16)
 
 
-def _stream(ordinal: int) -> int:
-    stream: int = torch.cuda.current_stream(ordinal).cuda_stream
-    return stream
-
-
-# Without an object for each call, where PyTorch has that.
-_current_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", _stream)
-
-
 def _at(x: Tensor) -> tuple[int, int]:
     """GPU of a tensor and the current stream there."""
     ordinal = x.get_device()
-    return ordinal, _current_stream(ordinal)
+    return ordinal, current_stream(ordinal)
 
 
 def _same_device(x: Tensor, *others: Tensor | None) -> None:
@@ -132,53 +124,3 @@ def attention_backward(
         tuple(map(_lent, grads)),
     )
     return grads
-
-
-def layer(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    own: Tensor | None,
-    graph: Tensor,
-    kind: str,
-    rows: int,
-    how: tuple[bool, bool],
-) -> tuple[Tensor, Tensor | None]:
-    """Result and `A·x` of a layer; `how` says whether the weight comes first, and whether a ReLU follows."""
-    _same_device(x, weight, bias, own)
-    out = empty(rows, weight.shape[0], x)
-    sums = None if how[0] else empty(rows, x.shape[1], x)
-    # Copies stay until the call has returned.
-    x, weight, own, bias = laid(x), laid(weight), laid(own), None if bias is None else laid(bias.view(1, -1))
-    _native("cuda_nn_layer")(
-        _at(x), (graph.item(), kind), how, _lent(x), (_lent(weight), _lent(bias), _lent(own)), (_lent(sums), _lent(out))
-    )
-    return out, sums
-
-
-def layer_backward(
-    grad: Tensor,
-    x: Tensor,
-    sums: Tensor | None,
-    weight: Tensor,
-    own: Tensor | None,
-    graph: Tensor,
-    kind: str,
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of x, of the weight, of the bias and of `own`, those that `needs` says."""
-    _same_device(x, grad)
-    of_x = empty(x.shape[0], x.shape[1], x) if needs[0] else None
-    of_weight = empty(weight.shape[0], weight.shape[1], weight) if needs[1] else None
-    of_bias = empty(1, weight.shape[0], weight) if needs[2] else None
-    of_own = empty(own.shape[0], own.shape[1], own) if needs[3] else None  # type: ignore[union-attr,arg-type]
-    read = laid(x), sums, laid(weight), laid(own)
-    grad = laid(grad)
-    _native("cuda_nn_layer_backward")(
-        _at(x),
-        (graph.item(), kind),
-        tuple(map(_lent, read)),
-        _lent(grad),
-        (_lent(of_x), _lent(of_weight), _lent(of_bias), _lent(of_own)),
-    )
-    return of_x, of_weight, None if of_bias is None else of_bias.view(-1), of_own

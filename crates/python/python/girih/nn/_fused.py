@@ -1,21 +1,48 @@
-"""Aggregation and linear map as one step of autograd: fewer passes over rows than their operators alone, and fewer calls.
+"""Layers of a model as one step of autograd: one call of girih each way, instead of several operators for each layer.
 
-    out = activation(A·x·Wᵀ + b + x[:rows]·Vᵀ)        in the cheaper order; the last term where there is V
+    x' = dropout(activation(A·x·Wᵀ + b + x[:n]·Vᵀ))      in the cheaper order; without A: x·Wᵀ; the last term where there is V
 
 Compiled code has the operators instead, which a compiler sees through.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from collections.abc import Sequence
+from typing import Any, Callable, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import _cuda
+from .. import _girih, _libraries
+from .._streams import current_stream
 from ._adjacency import Adjacency, computed
-from ._operators import product
+
+Parameters = tuple[Tensor, "Tensor | None", "Tensor | None"]
+
+
+class Layer(NamedTuple):
+    """One layer.
+
+    graph: edges of the operand A; None for a linear layer.
+    kind: which matrix of the graph A is.
+    parameters: W (width, columns), b (width,) or None, V (width, columns) of the destinations or None. They may have another
+        type than x.
+    transforms_first: whether x·Wᵀ is computed before the product with A.
+    relu, dropout: what follows; dropout is a probability, and only follows a ReLU.
+    """
+
+    graph: Adjacency | None
+    kind: str
+    parameters: Parameters
+    transforms_first: bool = False
+    relu: bool = False
+    dropout: float = 0.0
+
+    @property
+    def width(self) -> int:
+        """Columns of the result."""
+        return self.parameters[0].shape[0]
 
 
 def check_activation(activation: str | None) -> None:
@@ -24,30 +51,25 @@ def check_activation(activation: str | None) -> None:
         raise ValueError(f'no activation={activation!r}; there are None and "relu"')
 
 
-def aggregate_linear(
-    x: Tensor,
-    graph: Adjacency,
-    kind: str,
-    parameters: tuple[Tensor, Tensor | None, Tensor | None],
-    *,
-    transforms_first: bool,
-    activation: str | None = None,
-) -> Tensor:
-    """Result (num_dst, width) of x (num_src, columns).
-
-    parameters: W (width, columns), b (width,) or None, V (width, columns) of the destinations or None. They may have
-        another type than x.
-    """
+def run(x: Tensor, layers: Sequence[Layer]) -> Tensor:
+    """Result (num_dst, width) of the last layer, of x (num_src, columns) of the first."""
     dtype = _autocast(x)
     x = x if dtype is None else x.to(dtype)
-    read = computed(x)
+    device = x.get_device()
     # Kernels of GPUs round float32 parameters to the type of x themselves.
-    keeps = (torch.float32, torch.bfloat16) if x.is_cuda else (torch.float32,)
-    weight, bias, own = (each if each is None or each.dtype in keeps else each.float() for each in parameters)
-    how = transforms_first, activation == "relu"
-    apply: Callable[..., Tensor] = _AggregateLinear.apply
-    out = apply(read, weight, bias, own, (graph.handle, kind, graph.num_dst), how)
-    return out.to(x.dtype)
+    keeps = (torch.float32, torch.bfloat16) if device >= 0 else (torch.float32,)
+    parameters: list[Tensor | None] = []
+    for layer in layers:
+        for each in layer.parameters:
+            if each is not None:
+                if each.get_device() != device:
+                    raise ValueError(f"operands are on {x.device} and on {each.device}; move them to one device")
+                if each.dtype not in keeps:
+                    each = each.float()
+            parameters.append(each)
+    apply: Callable[..., Tensor] = _Layers.apply
+    out = apply(computed(x), layers, *parameters)
+    return out if out.dtype == x.dtype else out.to(x.dtype)
 
 
 def _autocast(x: Tensor) -> torch.dtype | None:
@@ -57,76 +79,56 @@ def _autocast(x: Tensor) -> torch.dtype | None:
     return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
 
 
-class _AggregateLinear(torch.autograd.Function):
+def _readable(x: Tensor) -> Tensor:
+    """`x`, or a copy where rows have gaps that girih could not read over, or its elements are not next to each other."""
+    if x.is_contiguous():
+        return x
+    if x.is_cuda and x.stride(1) == 1 and x.stride(0) >= x.shape[1]:
+        # Rows of more than 8 columns are read in vectors, the last one with its gap.
+        end = (x.storage_offset() + x.shape[0] * x.stride(0)) * x.element_size()
+        if end <= x.untyped_storage().nbytes():
+            return x
+    return x.contiguous()
+
+
+def _place(x: Tensor) -> tuple[int, int] | None:
+    """GPU of a tensor and the current stream there; None for the CPU."""
+    ordinal = x.get_device()
+    if ordinal < 0:
+        return None
+    _libraries.load()
+    return ordinal, current_stream(ordinal)
+
+
+class _Layers(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        own: Tensor | None,
-        of: tuple[Tensor, str, int],
-        how: tuple[bool, bool],
-    ) -> Tensor:
-        out, sums = (_cuda.layer if x.is_cuda else _layer)(x, weight, bias, own, *of, how)
-        ctx.save_for_backward(x, sums, weight, own, out if how[1] else None, of[0])
-        ctx.kind = of[1]
+    def forward(ctx: Any, x: Tensor, layers: Sequence[Layer], *parameters: Tensor | None) -> Tensor:
+        x = _readable(x)
+        read = [each if each is None or each.is_contiguous() else each.contiguous() for each in parameters]
+        given: list[Any] = []
+        rows = x.shape[0]
+        for at, (graph, kind, _, transforms_first, relu, dropout) in enumerate(layers):
+            operand = None
+            if graph is not None:
+                operand, rows = (graph.number, kind), graph.num_dst
+            key = int(torch.empty((), dtype=torch.int64).random_()) if dropout > 0 else 0
+            given.append((operand, (*read[3 * at : 3 * at + 3],), (transforms_first, relu, dropout, key)))
+        out = x.new_empty((rows, layers[-1].width))
+        native = _girih.nn_forward(_place(x), x, given, out, any(ctx.needs_input_grad))
+        if native is not None:
+            # The tensor keeps the native pass: both go when PyTorch frees what it saved.
+            ctx.save_for_backward(torch.from_numpy(native.handle), out if layers[-1].relu else None, x, *read)
         return out
 
     @staticmethod
     @once_differentiable  # type: ignore[misc,untyped-decorator,unused-ignore]
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, sums, weight, own, out, handle = ctx.saved_tensors
-        if out is not None:
-            grad = torch.ops.aten.threshold_backward(grad, out, 0)  # type: ignore[attr-defined,unused-ignore]
-        run = _cuda.layer_backward if x.is_cuda else _layer_backward
-        return *run(grad, x, sums, weight, own, handle, ctx.kind, ctx.needs_input_grad[:4]), None, None
-
-
-def _layer(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    own: Tensor | None,
-    graph: Tensor,
-    kind: str,
-    rows: int,
-    how: tuple[bool, bool],
-) -> tuple[Tensor, Tensor | None]:
-    with torch.autocast("cpu", enabled=False):
-        if how[0]:
-            out, sums = product(x @ weight.t(), graph, kind, rows, False), None
-            if bias is not None:
-                out += bias
-        else:
-            sums = product(x, graph, kind, rows, False)
-            out = sums @ weight.t() if bias is None else torch.addmm(bias, sums, weight.t())
-        if own is not None:
-            out.addmm_(x[:rows], own.t())
-        return out.relu_() if how[1] else out, sums
-
-
-def _layer_backward(
-    grad: Tensor,
-    x: Tensor,
-    sums: Tensor | None,
-    weight: Tensor,
-    own: Tensor | None,
-    graph: Tensor,
-    kind: str,
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    of_x = of_weight = None
-    with torch.autocast("cpu", enabled=False):
-        if sums is not None:
-            of_weight = grad.t() @ sums if needs[1] else None
-            of_x = product(grad @ weight, graph, kind, x.shape[0], True) if needs[0] else None
-        elif needs[0] or needs[1]:
-            of_product = product(grad, graph, kind, x.shape[0], True)
-            of_weight = of_product.t() @ x if needs[1] else None
-            of_x = of_product @ weight if needs[0] else None
-        of_bias = grad.sum(0) if needs[2] else None
-        of_own = grad.t() @ x[: grad.shape[0]] if needs[3] else None
-        if own is not None and of_x is not None:
-            of_x[: grad.shape[0]].addmm_(grad, own)
-    return of_x, of_weight, of_bias, of_own
+        handle, out, x, *parameters = ctx.saved_tensors
+        of_x, _, *needs = ctx.needs_input_grad
+        of_x = x.new_empty(x.shape) if of_x else None
+        grads = [
+            torch.empty_like(each) if need and each is not None else None for each, need in zip(parameters, needs)
+        ]
+        triples: list[Any] = [(*grads[at : at + 3],) for at in range(0, len(grads), 3)]
+        _girih.nn_backward(handle.item(), (x, *parameters, out), _readable(grad), of_x, triples)
+        return (of_x, None, *grads)

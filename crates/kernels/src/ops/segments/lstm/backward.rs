@@ -1,6 +1,6 @@
 //! Backward pass of the LSTM: runs each wave forward again, keeps its activations, and accumulates gradients.
 
-use cudarc::driver::{CudaSlice, PushKernelArg};
+use cudarc::driver::PushKernelArg;
 use girih_compute::scratch::GATES;
 use girih_compute::{ComputeError, DenseOps, Dtype, Shape, Transpose};
 use girih_random::Key;
@@ -8,6 +8,7 @@ use girih_random::Key;
 use super::waves::{by_degree, waves};
 use super::{Lstm, Readers, Step, dense_rows};
 use crate::abi::WARP_COLUMNS;
+use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
@@ -20,17 +21,17 @@ struct Sums {
     inputs: CudaMatrix,
     weight: CudaMatrix,
     /// Place at which each entry was read, counted over all waves.
-    places: CudaSlice<u64>,
+    places: Buffer<u64>,
     /// Entries of the waves before.
     n_read: usize,
 }
 
 /// Activations of a wave that the backward pass keeps, by place.
 struct Kept {
-    gates: CudaSlice<f32>,
-    memories: CudaSlice<f32>,
+    gates: Buffer<f32>,
+    memories: Buffer<f32>,
     /// States before the step.
-    states: CudaSlice<f32>,
+    states: Buffer<f32>,
 }
 
 impl Lstm<'_> {
@@ -137,7 +138,7 @@ impl Lstm<'_> {
     }
 
     /// Gradient of the final state of each row of the walk.
-    fn take_rows(&self, walk: &Readers, grad: &CudaMatrix) -> Result<CudaSlice<f32>, ComputeError> {
+    fn take_rows(&self, walk: &Readers, grad: &CudaMatrix) -> Result<Buffer<f32>, ComputeError> {
         let mut taken = self.room(walk.n_rows(), self.width)?;
         let kernel = self.cuda.kernel(self.operation, Source::SEGMENTS, "take_rows", &[("X", grad.dtype)])?;
         let (n, width) = (walk.n_rows() as u64, self.width as u64);
