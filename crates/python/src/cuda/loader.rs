@@ -45,7 +45,7 @@ struct Source {
     seeds: Vec<NodeId>,
     options: LoaderOptions,
     features: Option<Arc<HeldFeatures>>,
-    /// What layers asked of batches before.
+    /// Requests for what batches are to have.
     wanted: Arc<Wanted>,
     /// Samplers that no epoch uses; making one takes long.
     spare: OnGpu<Mutex<Vec<BatchSampler>>>,
@@ -228,11 +228,11 @@ impl Drop for Work {
 }
 
 /// A batch; none after the last one.
-type Made = Result<Option<CudaBatch>, ComputeError>;
+type NextBatch = Result<Option<CudaBatch>, ComputeError>;
 
 /// Thread that makes the batches of an epoch, one ahead of the caller.
 struct Feeder {
-    batches: Receiver<Made>,
+    batches: Receiver<NextBatch>,
     thread: JoinHandle<()>,
 }
 
@@ -256,7 +256,7 @@ impl Feeder {
 }
 
 /// Hands batches over, until there are no more, or nobody takes them.
-fn feed(work: &OnGpu<Mutex<Work>>, cuda: &Cuda, taker: &SyncSender<Made>) {
+fn feed(work: &OnGpu<Mutex<Work>>, cuda: &Cuda, taker: &SyncSender<NextBatch>) {
     let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let made = cuda.with_context(|| work.next());
@@ -287,7 +287,7 @@ impl CudaEpoch {
     }
 
     /// The next batch; `None` if none came within a while.
-    fn poll(&self) -> Option<Result<Made, RecvTimeoutError>> {
+    fn poll(&self) -> Option<Result<NextBatch, RecvTimeoutError>> {
         let feeder = self.feeder.lock().unwrap_or_else(PoisonError::into_inner);
         match feeder.as_ref().map_or(Ok(Ok(None)), |feeder| feeder.batches.recv_timeout(TICK)) {
             Ok(made) => Some(Ok(made)),

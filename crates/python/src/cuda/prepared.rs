@@ -17,7 +17,7 @@ use crate::sampler::Form;
 /// Hop of a block, and kind of an operand of it.
 type Key = (usize, Kind);
 
-/// What was asked for of batches.
+/// Requests of a training for what its batches are to have.
 #[derive(Default)]
 pub struct Wanted {
     /// Operands, and whether layers multiplied by the transposes.

@@ -12,7 +12,7 @@ use girih_kernels::Cuda;
 
 use super::guest::OnGpu;
 
-/// What the thread is asked for.
+/// Request to the thread.
 enum Request {
     Free(Box<dyn Send>),
     /// To answer when all that was asked before is done.

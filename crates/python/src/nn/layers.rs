@@ -29,12 +29,20 @@ pub struct Layer<B: OnTensors> {
     pub dropout: Option<Dropout>,
 }
 
-/// What the backward pass of a layer reads.
+/// Matrices that the backward pass of a layer reads.
 pub struct Passed<M> {
     /// Result of the layer; `None` of the last one, which the caller has.
     pub out: Option<M>,
     /// `A·H`, unless the weight comes first.
     pub sums: Option<M>,
+}
+
+/// Forward pass of layers, as far as the backward pass reads it.
+pub struct Pass<B: OnTensors> {
+    pub layers: Vec<Layer<B>>,
+    pub x: Held<B>,
+    pub out: Held<B>,
+    pub passed: Vec<Passed<B::Matrix>>,
 }
 
 /// Places of the gradients of a layer's parameters, where they are wanted.
@@ -177,8 +185,7 @@ pub fn forward<B: OnTensors>(
 /// Backward pass from `grad`, the gradient of `out`. Writes the gradients that `grads` and `of_x` have places for.
 pub fn backward<B: OnTensors>(
     backend: &B,
-    (layers, passed): (&[Layer<B>], &[Passed<B::Matrix>]),
-    (x, out): (&B::Matrix, &B::Matrix),
+    Pass { layers, x, out, passed }: &Pass<B>,
     grad: &B::Matrix,
     grads: &mut [Grads<B>],
     mut of_x: Option<&mut B::Matrix>,

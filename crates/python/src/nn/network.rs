@@ -12,7 +12,7 @@ use super::adjacency::{self, Edges};
 #[cfg(feature = "cuda")]
 use super::cuda::{operand as operand_on_gpu, with_operands_on};
 use super::kind::Kind;
-use super::layers::{self, Grads, Layer, Passed};
+use super::layers::{self, Grads, Layer, Pass};
 use super::operators::{CPU, Handle};
 use super::registry::{Numbered, Registry};
 use super::tensors::{Held, OnTensors, Tensor};
@@ -31,12 +31,9 @@ type GivenLayer = (Option<Handle>, Parameters<Tensor>, How);
 /// Graph of a layer, unless it is linear, and the matrix of it that the layer multiplies by.
 pub type Graph = Option<(Arc<Edges>, Kind)>;
 
-/// Forward pass of layers, as far as the backward pass reads it.
-struct Pass<B: OnTensors> {
-    layers: Vec<Layer<B>>,
-    x: Held<B>,
-    out: Held<B>,
-    passed: Vec<Passed<B::Matrix>>,
+/// Forward pass, and the tensors that it was given.
+struct Kept<B: OnTensors> {
+    pass: Pass<B>,
     /// Addresses of the tensors that the layers may lie in: those of x and of the parameters, and of the result if the
     /// backward pass reads it.
     tensors: Vec<u64>,
@@ -44,9 +41,9 @@ struct Pass<B: OnTensors> {
 
 /// Passes of the backends.
 enum Passes {
-    OnCpu(Pass<Cpu>),
+    OnCpu(Kept<Cpu>),
     #[cfg(feature = "cuda")]
-    OnGpu(crate::cuda::guest::At, Dtype, Release<Arc<Pass<girih_kernels::Cuda>>>),
+    OnGpu(crate::cuda::guest::At, Dtype, Release<Arc<Kept<girih_kernels::Cuda>>>),
 }
 
 static LIVE: Registry<Passes> = Registry::new();
@@ -101,7 +98,7 @@ fn run<B: OnTensors>(
     given: &[GivenLayer],
     (x, out): (&Tensor, &Tensor),
     keeps: bool,
-) -> Result<Option<Pass<B>>, ComputeError> {
+) -> Result<Option<Kept<B>>, ComputeError> {
     let made = operands.into_iter().zip(given);
     let layers: Vec<Layer<B>> = made
         .map(|(a, (_, parameters, how))| Layer::of(backend, a, parameters, *how, x.dtype))
@@ -110,7 +107,7 @@ fn run<B: OnTensors>(
     let (rows, mut held) = (Held::read(backend, x, x.dtype)?, Held::place(backend, out)?);
     let passed = layers::forward(backend, &layers, &rows, &mut held, keeps)?;
     held.deliver(backend, out)?;
-    Ok(keeps.then(|| Pass { layers, x: rows, out: held, passed, tensors }))
+    Ok(keeps.then(|| Kept { pass: Pass { layers, x: rows, out: held, passed }, tensors }))
 }
 
 /// Runs layers backward from the gradient of their result.
@@ -126,8 +123,7 @@ fn run_back<B: OnTensors>(
     };
     let mut grads: Vec<Grads<B>> = given.iter().map(places).collect::<Result<_, ComputeError>>()?;
     let (mut of_rows, grad) = (place(of_x)?, Held::read(backend, grad, grad.dtype)?);
-    let Pass { layers, x, out, passed, .. } = pass;
-    layers::backward(backend, (layers, passed), (x, out), &grad, &mut grads, of_rows.as_deref_mut())?;
+    layers::backward(backend, pass, &grad, &mut grads, of_rows.as_deref_mut())?;
     let deliver = |held: &Option<Held<B>>, tensor: Option<&Tensor>| {
         held.as_ref().zip(tensor).map_or(Ok(()), |(held, tensor)| held.deliver(backend, tensor))
     };
@@ -219,14 +215,14 @@ pub fn nn_backward(
     };
     let wanted = (of_x.as_ref(), &grads[..]);
     match &*found {
-        Passes::OnCpu(pass) => {
-            check(&pass.tensors)?;
-            on_pool(py, || run_back(&*CPU, pass, &grad, wanted))?.map_err(value_error)
+        Passes::OnCpu(kept) => {
+            check(&kept.tensors)?;
+            on_pool(py, || run_back(&*CPU, &kept.pass, &grad, wanted))?.map_err(value_error)
         }
         #[cfg(feature = "cuda")]
-        Passes::OnGpu(at, dtype, pass) => {
-            check(&pass.tensors)?;
-            with_operands_on(py, (*at, *dtype), |cuda| run_back(&**cuda, pass, &grad, wanted))
+        Passes::OnGpu(at, dtype, kept) => {
+            check(&kept.tensors)?;
+            with_operands_on(py, (*at, *dtype), |cuda| run_back(&**cuda, &kept.pass, &grad, wanted))
         }
     }
 }
