@@ -391,6 +391,22 @@ def test_weights_of_edges_of_blocks_are_in_the_order_of_e_id(loops):
             close(layers[1].cuda()(x[rows].cuda(), theirs, weights.cuda()).cpu(), expected, 2e-5)
 
 
+@pytest.mark.parametrize("name", ["gat heads", "gat without loops", "gatv2 heads"])
+def test_weights_of_attention_are_those_of_the_cpu(name):
+    graph = random_graph(n=900, n_edges=9000, loops=False)
+    x = torch.randn(900, WIDTH)
+    cases = [(graph, graph, x)]
+    for here, there in pairs(graph, np.arange(200), [6, 4], batch_size=200):
+        rows = torch.from_dlpack(there.blocks()[0].nodes).long().cpu()
+        cases.append((here.blocks()[0], there.blocks()[0], x[rows]))
+    for mine, theirs, own in cases:
+        layer = pair(name)[0]
+        _, (edges, expected) = layer(own, mine, return_attention_weights=True)
+        _, (found, weights) = layer.cuda()(own.cuda(), theirs, return_attention_weights=True)
+        assert torch.equal(found.cpu(), edges)
+        close(weights.cpu(), expected, 2e-5)
+
+
 @pytest.mark.parametrize("name", FEW)
 def test_bfloat16_is_computed_on_gpus(name):
     edges = random_edges(1)

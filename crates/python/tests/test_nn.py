@@ -401,7 +401,6 @@ def test_arguments_that_are_not_there_are_named():
     refused = {
         "edge_dim": lambda: gnn.GATConv(WIDTH, 4, edge_dim=3),
         "edge_attr": lambda: gnn.GATv2Conv(WIDTH, 4)(x, edges, torch.randn(edges.shape[1], 3)),
-        "return_attention_weights": lambda: gnn.GATConv(WIDTH, 4)(x, edges, return_attention_weights=True),
         "aggr": lambda: gnn.SAGEConv(WIDTH, 4, aggr="max"),
         "flow": lambda: gnn.GCNConv(WIDTH, 4, flow="target_to_source"),
         "explain": lambda: gnn.GCNConv(WIDTH, 4, explain=True),
@@ -509,3 +508,30 @@ def test_a_cached_layer_keeps_products_of_a_constant_x():
         assert not layer(x, graph).any(), "parameters count anew"
     layer.reset_parameters()
     assert layer._seen is None
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name.startswith("gat")])
+def test_weights_of_attention_are_those_of_pyg(name):
+    edges, x = random_edges(7), torch.randn(150, WIDTH)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    ours, theirs = pair(name)
+    expected, (their_edges, their_weights) = theirs(x, edges, return_attention_weights=True)
+    for given in (edges, graph, gnn.Adjacency(graph)):
+        out, (found, weights) = ours(x, given, return_attention_weights=True)
+        close(out, expected)
+        assert torch.equal(found, their_edges)
+        close(weights, their_weights)
+    grads = [torch.autograd.grad(of.square().sum(), list(layer.parameters()), allow_unused=True) for of, layer in ((weights, ours), (their_weights, theirs))]
+    for found, wanted in zip(*grads):
+        assert (found is None) == (wanted is None)
+        if found is not None:
+            close(found, wanted, 1e-4, floor=1.0)
+
+
+def test_weights_of_attention_are_by_edges_of_blocks():
+    blocks, x = blocks_of(4)
+    layer = gnn.GATConv(WIDTH, 4, heads=2)
+    _, (edges, weights) = layer(x, blocks[0], return_attention_weights=True)
+    assert edges.shape[1] == len(weights) and (edges[0, -blocks[0].num_dst :] == torch.arange(blocks[0].num_dst)).all()
+    sums = torch.zeros(blocks[0].num_dst, 2).index_add(0, edges[1], weights)
+    close(sums, torch.ones_like(sums))

@@ -493,6 +493,8 @@ class Adjacency:
     @property
     def handle(self) -> NDArray[np.int64]:
         """The number, in memory of this object."""
+    def ends(self, loops: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sources and destinations of the entries of the pattern, in the order of rows."""
     def edges(self, loops: bool) -> NDArray[np.int64]:
         """For each entry of the pattern, the position of its edge in the caller's order."""
 

@@ -48,6 +48,14 @@ impl Edges {
         }
     }
 
+    fn ends(&self, loops: bool) -> Result<(Vec<i64>, Vec<i64>), String> {
+        match self {
+            Self::OnHost(operands) => operands.ends(loops),
+            #[cfg(feature = "cuda")]
+            Self::OnGpu(block) => block.ends(loops),
+        }
+    }
+
     fn edges(&self, loops: bool) -> Result<Vec<i64>, String> {
         match self {
             Self::OnHost(operands) => operands.edges(loops),
@@ -56,6 +64,9 @@ impl Edges {
         }
     }
 }
+
+/// Sources and destinations of edges.
+type Ends<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>);
 
 static LIVE: Registry<Edges> = Registry::new();
 
@@ -171,6 +182,13 @@ impl Adjacency {
     fn handle<'py>(slf: &Bound<'py, Self>) -> Bound<'py, PyArray1<i64>> {
         // SAFETY: the number belongs to the object, which is frozen.
         unsafe { slf.get().edges.handle(slf) }
+    }
+
+    /// Sources and destinations of the entries of the pattern, in the order of rows.
+    #[pyo3(name = "ends")]
+    fn entry_ends<'py>(&self, py: Python<'py>, loops: bool) -> PyResult<Ends<'py>> {
+        let (sources, destinations) = on_pool(py, || self.edges().ends(loops))?.map_err(value_error)?;
+        Ok((sources.into_pyarray(py), destinations.into_pyarray(py)))
     }
 
     /// For each entry of the pattern, the position of its edge in the caller's order; see [`Operands::edges`].

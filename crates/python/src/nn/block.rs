@@ -97,4 +97,24 @@ impl BlockOperands {
         };
         Ok((0..n_rows).flat_map(of_row).collect())
     }
+
+    /// As [`OnHost::ends`], of the pattern that the GPU makes.
+    pub fn ends(&self, loops: bool) -> Result<(Vec<i64>, Vec<i64>), String> {
+        let text = |error: ComputeError| error.to_string();
+        self.graph.cuda.with_context(|| {
+            if scaling(Kind::Pattern { loops }, &self.graph, self.has_repeats).is_none() {
+                return self.on_host().map_err(text)?.ends(loops);
+            }
+            let batch = self.batch.to_host(&self.graph.cuda).map_err(text)?;
+            let block = &batch.blocks[batch.blocks.len() - 1 - self.hop];
+            let (mut sources, mut destinations) = (Vec::new(), Vec::new());
+            for row in 0..block.n_destinations {
+                let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+                sources.extend(block.indices[edges].iter().map(|&source| i64::from(source)));
+                sources.extend(loops.then_some(row as i64));
+                destinations.resize(sources.len(), row as i64);
+            }
+            Ok((sources, destinations))
+        })
+    }
 }

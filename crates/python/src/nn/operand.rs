@@ -125,6 +125,14 @@ impl Operands {
         Ok(names)
     }
 
+    /// Source and destination of each entry of the pattern.
+    pub fn ends(&self, loops: bool) -> Result<(Vec<i64>, Vec<i64>), String> {
+        let pattern = if loops { self.looped(|_, _, _| None)? } else { self.csr.clone() };
+        let sources = pattern.indices().iter().map(|&source| i64::from(source)).collect();
+        let of_row = |row: usize| std::iter::repeat_n(row as i64, pattern.degree(row));
+        Ok((sources, (0..pattern.n_rows()).flat_map(of_row).collect()))
+    }
+
     fn check_no_parallel(&self, what: &str) -> Result<(), String> {
         if self.values != Values::Counts {
             return Ok(());

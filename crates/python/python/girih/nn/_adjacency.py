@@ -110,6 +110,11 @@ class Adjacency:
             self._edges[key] = torch.from_numpy(self._native.edges(loops)).to(device)
         return self._edges[key]
 
+    def ends(self, loops: bool, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+        """Source and destination of each entry, int64, in the order of `edges`, on a device."""
+        sources, destinations = self._native.ends(loops)
+        return torch.from_numpy(sources).to(device), torch.from_numpy(destinations).to(device)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Adjacency:
         """Itself: nothing changes it, and a copied number would not keep it."""
         return self

@@ -75,10 +75,32 @@ class _Attention(Convolution):
             bias = None if bias is None else bias.view(self.heads, -1).t().reshape(-1)
         return F.linear(x, weight, bias)
 
-    def _check(self, edge_attr: object, return_attention_weights: object) -> None:
-        for name, value in (("edge_attr", edge_attr), ("return_attention_weights", return_attention_weights)):
-            if value is not None:
-                raise NotImplementedError(f"{type(self).__name__} has no {name} in girih.nn; leave {name} out")
+    def _check(self, edge_attr: object) -> None:
+        if edge_attr is not None:
+            raise NotImplementedError(f"{type(self).__name__} has no edge_attr in girih.nn; leave edge_attr out")
+
+    def _weights(
+        self, graph: Adjacency, destination: Tensor, source: Tensor, vector: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Edges (2, entries): sources, then destinations; and the weights (entries, heads) of attention, before dropout.
+
+        Edges are in the caller's order. With `add_self_loops`, those of nodes to themselves follow, by node, as in PyG.
+        """
+        loops, device = self.add_self_loops, source.device
+        src, dst = graph.ends(loops, device)
+        place = graph.edges(loops, device)
+        if loops:
+            place = torch.where(src == dst, graph.num_edges + dst, place)
+        order = place.argsort()
+        src, dst = src[order], dst[order]
+        scores = F.leaky_relu(destination[dst] + source[src], self.negative_slope)
+        if vector is not None:
+            scores = (scores * vector).view(-1, self.out_channels, self.heads).sum(dim=1)
+        by_head = dst.view(-1, 1).expand(-1, self.heads)
+        most = scores.new_full((graph.num_dst, self.heads), -torch.inf).scatter_reduce(0, by_head, scores.detach(), "amax")
+        shares = (scores - most[dst]).exp()
+        sums = shares.new_zeros(graph.num_dst, self.heads).index_add(0, dst, shares)
+        return torch.stack([src, dst]), shares / sums[dst]
 
     def _attend(
         self,
@@ -154,14 +176,15 @@ class GATConv(_Attention):
         graph: GraphLike,
         edge_attr: None = None,
         size: tuple[int, int] | None = None,
-        return_attention_weights: None = None,
-    ) -> Tensor:
+        return_attention_weights: bool | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
         """Result (num_dst, heads·out_channels), or (num_dst, out_channels) without `concat`, of x (num_src, in_channels) or
-        of a pair with x of the destinations. `edge_attr` and `return_attention_weights` are not there yet.
+        of a pair with x of the destinations. `edge_attr` is not there yet.
 
         size: (num_src, num_dst) of an `edge_index`, where x does not tell it.
+        return_attention_weights: True or False for the edges and the weight (edges, heads) of each, too, before dropout.
         """
-        self._check(edge_attr, return_attention_weights)
+        self._check(edge_attr)
         is_one = not isinstance(x, (tuple, list))
         x, own, graph = _sides(x, graph, size, pair(self.in_channels))
         linear = self.lin if self.lin_src is None else self.lin_src
@@ -175,7 +198,11 @@ class GATConv(_Attention):
             linear = self.lin if self.lin_dst is None else self.lin_dst
             assert linear is not None
             destination = self._scores(self._interleaved(linear, own), self.att_dst)
-        return self._attend(graph, destination, self._scores(values, self.att_src), None, values, own)
+        source = self._scores(values, self.att_src)
+        out = self._attend(graph, destination, source, None, values, own)
+        if return_attention_weights is None:
+            return out
+        return out, self._weights(graph, destination, source, None)
 
 
 class GATv2Conv(_Attention):
@@ -212,11 +239,14 @@ class GATv2Conv(_Attention):
         x: Tensor | tuple[Tensor, Tensor],
         graph: GraphLike,
         edge_attr: None = None,
-        return_attention_weights: None = None,
-    ) -> Tensor:
+        return_attention_weights: bool | None = None,
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
         """Result (num_dst, heads·out_channels), or (num_dst, out_channels) without `concat`, of x (num_src, in_channels) or
-        of a pair with x of the destinations. `edge_attr` and `return_attention_weights` are not there yet."""
-        self._check(edge_attr, return_attention_weights)
+        of a pair with x of the destinations. `edge_attr` is not there yet.
+
+        return_attention_weights: True or False for the edges and the weight (edges, heads) of each, too, before dropout.
+        """
+        self._check(edge_attr)
         is_one = not isinstance(x, (tuple, list))
         x, own, graph = _sides(x, graph, None, pair(self.in_channels))
         if own is None:
@@ -224,4 +254,8 @@ class GATv2Conv(_Attention):
         values = self._interleaved(self.lin_l, x)
         shares = is_one and self.share_weights
         destination = values[: graph.num_dst] if shares else self._interleaved(self.lin_r, own)
-        return self._attend(graph, destination, values, self.att[0].t().reshape(1, -1), values, own)
+        vector = self.att[0].t().reshape(1, -1)
+        out = self._attend(graph, destination, values, vector, values, own)
+        if return_attention_weights is None:
+            return out
+        return out, self._weights(graph, destination, values, vector)
