@@ -68,6 +68,24 @@ def test_blocks_are_read_by_layer(name):
             model(x, blocks[1:])
 
 
+def test_edges_have_weights_and_features():
+    edges = random_edges(3)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    x = torch.randn(150, WIDTH)
+    for name, options, given in (
+        ("GCN", {}, {"edge_weight": torch.rand(edges.shape[1]) + 0.1}),
+        ("GAT", {"edge_dim": 2, "heads": 2}, {"edge_attr": torch.randn(edges.shape[1], 2)}),
+    ):
+        ours, theirs = models(name, options)
+        close(ours(x, graph, **given), theirs(x, edges, **given), 2e-5)
+        assert not torch.allclose(ours(x, graph), ours(x, graph, **given), atol=1e-3)
+    with pytest.raises(ValueError, match="takes no edge_weight"):
+        gnn.GraphSAGE(WIDTH, 8, 2)(x, graph, torch.rand(edges.shape[1]))
+    blocks, own = blocks_of(1)
+    with pytest.raises(ValueError, match="not for blocks"):
+        gnn.GCN(WIDTH, 8, 2)(own, blocks, torch.rand(3))
+
+
 def test_dropout_masks_the_forward_and_the_backward_pass_alike():
     graph = girih.from_edge_index(random_edges(3).numpy(), 150)
     model = gnn.GraphSAGE(WIDTH, 64, 2, 3, dropout=0.5).double().float()

@@ -399,8 +399,6 @@ def test_wrong_features_are_refused(name):
 def test_arguments_that_are_not_there_are_named():
     x, edges = torch.randn(150, WIDTH), random_edges(25)
     refused = {
-        "edge_dim": lambda: gnn.GATConv(WIDTH, 4, edge_dim=3),
-        "edge_attr": lambda: gnn.GATv2Conv(WIDTH, 4)(x, edges, torch.randn(edges.shape[1], 3)),
         "aggr": lambda: gnn.SAGEConv(WIDTH, 4, aggr="max"),
         "flow": lambda: gnn.GCNConv(WIDTH, 4, flow="target_to_source"),
         "explain": lambda: gnn.GCNConv(WIDTH, 4, explain=True),
@@ -535,3 +533,56 @@ def test_weights_of_attention_are_by_edges_of_blocks():
     assert edges.shape[1] == len(weights) and (edges[0, -blocks[0].num_dst :] == torch.arange(blocks[0].num_dst)).all()
     sums = torch.zeros(blocks[0].num_dst, 2).index_add(0, edges[1], weights)
     close(sums, torch.ones_like(sums))
+
+
+EDGE_LAYERS = {
+    "gat": lambda nn: nn.GATConv(WIDTH, 5, heads=2, edge_dim=3),
+    "gat without loops": lambda nn: nn.GATConv(WIDTH, 5, edge_dim=3, add_self_loops=False, residual=True),
+    "gat mean of heads": lambda nn: nn.GATConv(WIDTH, 5, heads=3, edge_dim=3, concat=False, fill_value="max"),
+    "gatv2": lambda nn: nn.GATv2Conv(WIDTH, 5, heads=2, edge_dim=3),
+    "gatv2 shared": lambda nn: nn.GATv2Conv(WIDTH, 5, edge_dim=3, share_weights=True, fill_value=0.5),
+    "gatv2 sum": lambda nn: nn.GATv2Conv(WIDTH, 5, heads=2, edge_dim=3, fill_value="add"),
+}
+
+
+def edge_pair(name):
+    ours, theirs = EDGE_LAYERS[name](gnn), EDGE_LAYERS[name](pyg)
+    assert [key for key, _ in ours.named_parameters()] == [key for key, _ in theirs.named_parameters()]
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("name", EDGE_LAYERS)
+def test_attention_reads_features_of_edges_as_pyg_does(name):
+    edges = random_edges(7)
+    x, attr = torch.randn(150, WIDTH), torch.randn(edges.shape[1], 3)
+    graph = girih.from_edge_index(edges.numpy(), 150)
+    ours, theirs = edge_pair(name)
+    results = []
+    for layer, given in ((theirs, edges), (ours, edges), (ours, graph)):
+        layer.zero_grad()
+        own, along = x.clone().requires_grad_(), attr.clone().requires_grad_()
+        out, (found, weights) = layer(own, given, edge_attr=along, return_attention_weights=True)
+        (out.square().sum() + weights.square().sum()).backward()
+        grads = [own.grad, along.grad, *(parameter.grad for parameter in layer.parameters())]
+        results.append([out.detach(), found, weights.detach(), *grads])
+        close(layer(x, given, edge_attr=attr), out.detach())
+    for result in results[1:]:
+        assert torch.equal(result[1], results[0][1])
+        for found, wanted in zip(result, results[0], strict=True):
+            assert (found is None) == (wanted is None)
+            if found is not None and found.dtype.is_floating_point:
+                close(found, wanted, 2e-5, floor=1.0)
+
+
+def test_features_of_edges_that_do_not_fit_are_told():
+    edges, x = random_edges(7), torch.randn(150, WIDTH)
+    with pytest.raises(ValueError, match="without edge_dim"):
+        gnn.GATConv(WIDTH, 4)(x, edges, torch.randn(edges.shape[1], 3))
+    with pytest.raises(ValueError, match="edge_attr has shape"):
+        gnn.GATv2Conv(WIDTH, 4, edge_dim=2)(x, edges, torch.randn(edges.shape[1], 3))
+    with pytest.raises(ValueError, match="fill_value"):
+        gnn.GATConv(WIDTH, 4, edge_dim=2, fill_value="median")
+    layer = gnn.GATConv(WIDTH, 4, edge_dim=1)
+    one = torch.randn(edges.shape[1])
+    close(layer(x, edges, one), layer(x, edges, one.view(-1, 1)))

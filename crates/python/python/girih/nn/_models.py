@@ -80,19 +80,35 @@ class Model(torch.nn.Module):
             if hasattr(child, "reset_parameters"):
                 child.reset_parameters()
 
-    def forward(self, x: Tensor, graph: GraphLike | Sequence[GraphLike], edge_weight: Tensor | None = None) -> Tensor:
+    # Arguments of `forward` that layers take.
+    _takes: tuple[str, ...] = ()
+
+    def forward(
+        self,
+        x: Tensor,
+        graph: GraphLike | Sequence[GraphLike],
+        edge_weight: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Result (num_dst, out_channels) of x (num_src, in_channels).
 
         graph: the graph of all layers, as layers take it; or a list with the block of each layer, as `batch.blocks()`.
         edge_weight: (num_edges,) by the caller's order, of one graph, for GCN.
+        edge_attr: (num_edges, edge_dim) by the caller's order, of one graph, for GAT with `edge_dim`.
         """
         x = features(x, self.in_channels)
         graphs = self._graphs(x, graph)
-        if edge_weight is None and computes_at_once(x):
+        given = {name: of for name, of in (("edge_weight", edge_weight), ("edge_attr", edge_attr)) if of is not None}
+        for name in given:
+            if name not in self._takes:
+                raise ValueError(f"{type(self).__name__} takes no {name}; leave it out")
+            if isinstance(graph, (list, tuple)):
+                raise ValueError(f"{name} is for one graph of all layers, not for blocks; call the layers themselves")
+        if not given and computes_at_once(x):
             made = self._layers(x, graphs)
             if made is not None:
                 return run(*made)
-        return self._by_layers(x, graphs, edge_weight)
+        return self._by_layers(x, graphs, given)
 
     def _graphs(self, x: Tensor, graph: GraphLike | Sequence[GraphLike]) -> list[Adjacency]:
         if not isinstance(graph, (list, tuple)):
@@ -136,11 +152,10 @@ class Model(torch.nn.Module):
             layers.append(Layer(None, "", (self.lin.weight, self.lin.bias, None)))
         return x, layers
 
-    def _by_layers(self, x: Tensor, graphs: list[Adjacency], edge_weight: Tensor | None) -> Tensor:
+    def _by_layers(self, x: Tensor, graphs: list[Adjacency], given: dict[str, Tensor]) -> Tensor:
         results = []
-        weights = () if edge_weight is None else (edge_weight,)
         for at, (conv, norm, graph) in enumerate(zip(self.convs, self.norms, graphs)):
-            x = conv(x, graph, *weights)
+            x = conv(x, graph, **given)
             if at + 1 == self.num_layers and self.jk_mode is None:
                 return x
             if self.act_first:
@@ -174,6 +189,8 @@ def _activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tenso
 class GCN(Model):
     """Layers `GCNConv`; see `Model`."""
 
+    _takes = ("edge_weight",)
+
     def init_conv(self, in_channels: int, out_channels: int, *, is_last: bool, **options: Any) -> GCNConv:
         """A layer."""
         return GCNConv(in_channels, out_channels, **options)
@@ -192,6 +209,8 @@ class GAT(Model):
 
     heads, concat: of hidden layers, whose heads share hidden_channels; the last layer takes the mean of its heads.
     """
+
+    _takes = ("edge_attr",)
 
     def init_conv(
         self,
