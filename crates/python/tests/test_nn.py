@@ -586,3 +586,14 @@ def test_features_of_edges_that_do_not_fit_are_told():
     layer = gnn.GATConv(WIDTH, 4, edge_dim=1)
     one = torch.randn(edges.shape[1])
     close(layer(x, edges, one), layer(x, edges, one.view(-1, 1)))
+
+
+def test_parameters_without_memory_are_refused():
+    graph, x = girih.from_edge_index(random_edges(1).numpy(), 150), torch.randn(150, WIDTH)
+    for layer in (gnn.GCNConv(WIDTH, 4), gnn.SAGEConv(WIDTH, 4), gnn.GraphSAGE(WIDTH, 8, 2, 3)):
+        with pytest.raises(ValueError, match="on cpu and on meta"):
+            layer.to("meta")(x, graph)
+    layer = gnn.SAGEConv(WIDTH, 4)
+    layer.lin_l.weight.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="has no memory"):
+        layer(x, graph)

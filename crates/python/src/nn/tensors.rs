@@ -3,13 +3,13 @@
 use std::ops::{Deref, DerefMut};
 
 use girih_compute::cpu::CpuMatrix;
-use girih_compute::{Backend, ComputeError, Cpu, Dtype, HostMatrix, Memory, Shape, checks};
-use girih_graph_format::Matrix;
+use girih_compute::{Backend, ComputeError, Cpu, Dtype, HostMatrix, Shape, checks};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::spare::Spare;
+use crate::errors::value_error;
 
 /// Matrix in memory of PyTorch, which Python keeps for the call.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +34,13 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Tensor {
         };
         let shape = tensor.getattr(intern!(py, "shape"))?.cast_into::<PyTuple>()?;
         let cols = shape.get_item(shape.len().saturating_sub(1))?.extract()?;
-        if shape.len() == 1 {
-            return Ok(Self { address, shape: Shape::new(1, cols), stride: cols, dtype });
-        }
-        let rows = shape.get_item(0)?.extract()?;
+        let rows = if shape.len() == 1 { 1 } else { shape.get_item(0)?.extract()? };
         let stride = if rows > 1 { tensor.call_method1(intern!(py, "stride"), (0,))?.extract()? } else { cols };
-        Ok(Self { address, shape: Shape::new(rows, cols), stride, dtype })
+        let shape = Shape::new(rows, cols);
+        if address == 0 && !shape.is_empty() {
+            return Err(value_error(format!("a tensor of {shape} has no memory; materialise it first")));
+        }
+        Ok(Self { address, shape, stride, dtype })
     }
 }
 
@@ -160,19 +161,8 @@ impl OnTensors for Cpu {
         is_matrix.then(|| over(tensor.address as *mut f32, tensor.shape)).transpose()
     }
 
-    fn copied(&self, tensor: &Tensor, dtype: Dtype) -> Result<CpuMatrix, ComputeError> {
-        let Shape { rows, cols } = tensor.shape;
-        if tensor.dtype != Dtype::F32 {
-            return Err(ComputeError::argument("girih.nn", "tensors on the CPU are float32"));
-        }
-        let row = |row: usize| {
-            let first = (tensor.address as *mut f32).wrapping_add(row * tensor.stride);
-            Floats { first, len: cols }
-        };
-        let values: Vec<f32> = (0..rows).flat_map(|at| row(at).as_ref().to_vec()).collect();
-        let copy =
-            Matrix::new(rows, cols, values).map_err(|error| ComputeError::argument("girih.nn", error.to_string()))?;
-        self.upload(&copy, dtype)
+    fn copied(&self, _: &Tensor, _: Dtype) -> Result<CpuMatrix, ComputeError> {
+        Err(ComputeError::argument("girih.nn", "tensors on the CPU are contiguous and float32"))
     }
 
     fn copy_to(&self, _: &CpuMatrix, _: &Tensor) -> Result<(), ComputeError> {

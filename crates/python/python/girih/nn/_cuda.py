@@ -61,16 +61,18 @@ def _lent(x: Tensor | None) -> _Lent | None:
     return None if x is None else (x.data_ptr(), x.shape[0], x.shape[1], x.dtype == torch.bfloat16)
 
 
-def _at(x: Tensor) -> tuple[int, int]:
+def at(x: Tensor) -> tuple[int, int]:
     """GPU of a tensor and the current stream there."""
     ordinal = x.get_device()
     return ordinal, current_stream(ordinal)
 
 
-def _same_device(x: Tensor, *others: Tensor | None) -> None:
+def same_device(x: Tensor, *others: Tensor | None) -> None:
+    """Raises ValueError if an operand is on another device than `x`."""
+    device = x.device
     for other in others:
-        if other is not None and other.device != x.device:
-            raise ValueError(f"operands are on {x.device} and on {other.device}; move them to one device")
+        if other is not None and other.device != device:
+            raise ValueError(f"operands are on {device} and on {other.device}; move them to one device")
 
 
 def _native(name: str) -> Callable[..., None]:
@@ -82,29 +84,29 @@ def _native(name: str) -> Callable[..., None]:
 
 
 def product(x: Tensor, graph: Tensor, kind: str, rows: int, transpose: bool, weights: Tensor | None = None) -> Tensor:
-    _same_device(x, weights)
+    same_device(x, weights)
     out = empty(rows, x.shape[1], x)
     x, weights = laid(x), laid(weights)
-    _native("cuda_nn_spmm")(_at(x), (graph.item(), kind), transpose, _lent(weights), _lent(x), _lent(out))
+    _native("cuda_nn_spmm")(at(x), (graph.item(), kind), transpose, _lent(weights), _lent(x), _lent(out))
     return out
 
 
 def sddmm(x: Tensor, y: Tensor, graph: Tensor, weights: Tensor, kind: str) -> Tensor:
-    _same_device(x, y, weights)
+    same_device(x, y, weights)
     out = empty(weights.shape[0], weights.shape[1], weights)
     x, y = laid(x), laid(y)
-    _native("cuda_nn_sddmm")(_at(x), (graph.item(), kind), _lent(x), _lent(y), _lent(out))
+    _native("cuda_nn_sddmm")(at(x), (graph.item(), kind), _lent(x), _lent(y), _lent(out))
     return out
 
 
 def attention(options: Options, operands: Operands, graph: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    _same_device(*operands)
+    same_device(*operands)
     destination, _, _, values = operands
     out = empty(destination.shape[0], values.shape[1], values)
     log_sums = empty(destination.shape[0], options[0], values, torch.float32)
     laid_out = tuple(map(laid, operands))
     _native("cuda_nn_attention")(
-        _at(values), (graph.item(), kind), options, tuple(map(_lent, laid_out)), (_lent(out), _lent(log_sums))
+        at(values), (graph.item(), kind), options, tuple(map(_lent, laid_out)), (_lent(out), _lent(log_sums))
     )
     return out, log_sums
 
@@ -112,11 +114,11 @@ def attention(options: Options, operands: Operands, graph: Tensor, kind: str) ->
 def attention_backward(
     options: Options, operands: Operands, results: Results, graph: Tensor, kind: str
 ) -> list[Tensor | None]:
-    _same_device(*operands, *results)
+    same_device(*operands, *results)
     grads = [None if operand is None else empty(operand.shape[0], operand.shape[1], operand) for operand in operands]
     operands, results = cast(Operands, tuple(map(laid, operands))), cast(Results, tuple(map(laid, results)))
     _native("cuda_nn_attention_backward")(
-        _at(operands[3]),
+        at(operands[3]),
         (graph.item(), kind),
         options,
         tuple(map(_lent, operands)),

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .. import _girih, _libraries
-from .._streams import current_stream
+from . import _cuda
 from ._adjacency import Adjacency, computed
 
 Parameters = tuple[Tensor, "Tensor | None", "Tensor | None"]
@@ -55,18 +55,13 @@ def run(x: Tensor, layers: Sequence[Layer]) -> Tensor:
     """Result (num_dst, width) of the last layer, of x (num_src, columns) of the first."""
     dtype = _autocast(x)
     x = x if dtype is None else x.to(dtype)
-    device = x.get_device()
     # Kernels of GPUs round float32 parameters to the type of x themselves.
-    keeps = (torch.float32, torch.bfloat16) if device >= 0 else (torch.float32,)
+    keeps = (torch.float32, torch.bfloat16) if x.is_cuda else (torch.float32,)
     parameters: list[Tensor | None] = []
     for layer in layers:
+        _cuda.same_device(x, *layer.parameters)
         for each in layer.parameters:
-            if each is not None:
-                if each.get_device() != device:
-                    raise ValueError(f"operands are on {x.device} and on {each.device}; move them to one device")
-                if each.dtype not in keeps:
-                    each = each.float()
-            parameters.append(each)
+            parameters.append(each if each is None or each.dtype in keeps else each.float())
     apply: Callable[..., Tensor] = _Layers.apply
     out = apply(computed(x), layers, *parameters)
     return out if out.dtype == x.dtype else out.to(x.dtype)
@@ -93,11 +88,10 @@ def _readable(x: Tensor) -> Tensor:
 
 def _place(x: Tensor) -> tuple[int, int] | None:
     """GPU of a tensor and the current stream there; None for the CPU."""
-    ordinal = x.get_device()
-    if ordinal < 0:
+    if not x.is_cuda:
         return None
     _libraries.load()
-    return ordinal, current_stream(ordinal)
+    return _cuda.at(x)
 
 
 class _Layers(torch.autograd.Function):
