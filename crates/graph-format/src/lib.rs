@@ -1,6 +1,7 @@
 //! Graph topology with its matrices, in memory and on disk.
 //!
 //! - [`Csr`]: a sparse matrix by rows: the in-neighbors of every node. Start here.
+//! - [`TypedGraph`]: a matrix for each type of edges, and its [`Schema`].
 //! - [`Coo`]: a list of edges, the input of [`Coo::to_csr`].
 //! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps, and the rest as a CSR.
 //! - [`Permutation`]: a new numbering of nodes.
@@ -37,8 +38,10 @@ mod ops;
 mod permutation;
 mod reuse;
 mod rows;
+mod schema;
 mod strips;
 mod tiles;
+mod typed;
 
 #[cfg(feature = "petgraph")]
 mod convert_petgraph;
@@ -56,7 +59,9 @@ pub use notes::{MadeUp, NotUsed, Notes};
 pub use ops::Transposed;
 pub use permutation::Permutation;
 pub use reuse::ReuseCurve;
+pub use schema::{EdgeType, NodeType, Schema};
 pub use tiles::{TileHistogram, TileMatrix};
+pub use typed::TypedGraph;
 
 /// Id of a node, in `0..n_nodes`; always below [`MAX_NODES`].
 pub type NodeId = u32;

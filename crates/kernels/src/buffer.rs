@@ -8,18 +8,22 @@ use cudarc::driver::{
     CudaSlice, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop, sys,
 };
 
-use crate::pool::MemoryPool;
-
-/// Elements in memory of a device. Memory of a guest's stream goes back to its [`MemoryPool`], which hands it out again
-/// without the driver; other memory is freed by the driver.
+/// Elements in memory of a device. Memory of a guest's stream goes back to its pool, which hands it out again without the
+/// driver; other memory is freed by the driver.
 pub(crate) struct Buffer<T> {
     slice: ManuallyDrop<CudaSlice<T>>,
     home: Option<Home>,
 }
 
+/// Owner of memory that buffers are made of.
+pub(crate) trait TakesBack: Send + Sync {
+    /// Takes the memory of a dropped buffer back, in the order of its stream.
+    fn take_back(&self, stream: &Arc<CudaStream>, address: u64, n_bytes: usize);
+}
+
 /// Where memory goes back to.
 pub(crate) struct Home {
-    pub(crate) pool: Arc<MemoryPool>,
+    pub(crate) owner: Arc<dyn TakesBack>,
     /// Bytes of the memory, which may be more than those of the elements.
     pub(crate) n_bytes: usize,
 }
@@ -49,9 +53,9 @@ impl<T> Drop for Buffer<T> {
     fn drop(&mut self) {
         // SAFETY: the slice is taken once, and not used again.
         let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
-        if let Some(Home { pool, n_bytes }) = self.home.take() {
+        if let Some(Home { owner, n_bytes }) = self.home.take() {
             let stream = Arc::clone(slice.stream());
-            pool.take_back(&stream, slice.leak(), n_bytes);
+            owner.take_back(&stream, slice.leak(), n_bytes);
         }
     }
 }

@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaContext, CudaStream, DeviceRepr, DriverError};
 
-use crate::buffer::{Buffer, Home};
+use crate::buffer::{Buffer, Home, TakesBack};
 use crate::device;
 use crate::driver::Driver;
 use crate::error::KernelError;
@@ -126,7 +126,7 @@ impl MemoryPool {
         let address = found.map_or_else(|| self.new_piece(stream, n_bytes), Ok)?;
         // SAFETY: the memory is that of so many elements, and nobody else knows of it; it is freed as any of a pool.
         let slice = unsafe { stream.upgrade_device_ptr(address, len) };
-        Ok(if reuses { Buffer::of(slice, Home { pool: Arc::clone(self), n_bytes }) } else { slice.into() })
+        Ok(if reuses { Buffer::of(slice, Home { owner: Arc::clone(self) as _, n_bytes }) } else { slice.into() })
     }
 
     fn new_piece(&self, stream: &CudaStream, n_bytes: usize) -> Result<u64, DriverError> {
@@ -146,24 +146,6 @@ impl MemoryPool {
         let found = kept.pieces.get_mut(&(stream.cu_stream() as usize, n_bytes))?.addresses.pop()?;
         kept.n_bytes -= n_bytes;
         Some(found)
-    }
-
-    /// Takes a dropped piece back, in the order of its stream.
-    pub(crate) fn take_back(&self, stream: &Arc<CudaStream>, address: u64, n_bytes: usize) {
-        let handle = stream.cu_stream() as usize;
-        let mut kept = self.kept();
-        kept.clock += 1;
-        let now = kept.clock;
-        kept.streams.entry(handle).or_insert_with(|| Arc::clone(stream));
-        let pieces = kept.pieces.entry((handle, n_bytes)).or_default();
-        pieces.addresses.push(address);
-        pieces.last = now;
-        kept.n_bytes += n_bytes;
-        while kept.n_bytes > KEPT_MAX
-            && let Some((stream, addresses)) = kept.remove_oldest()
-        {
-            addresses.into_iter().for_each(|address| free(&stream, address));
-        }
     }
 
     /// Returns memory to the GPU that was dropped, after the work that used it.
@@ -193,6 +175,25 @@ impl MemoryPool {
         let used = get(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
         used.and_then(|used| Ok((used.saturating_sub(kept), get(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?)))
             .map_err(KernelError::driver("cannot ask the memory pool"))
+    }
+}
+
+impl TakesBack for MemoryPool {
+    fn take_back(&self, stream: &Arc<CudaStream>, address: u64, n_bytes: usize) {
+        let handle = stream.cu_stream() as usize;
+        let mut kept = self.kept();
+        kept.clock += 1;
+        let now = kept.clock;
+        kept.streams.entry(handle).or_insert_with(|| Arc::clone(stream));
+        let pieces = kept.pieces.entry((handle, n_bytes)).or_default();
+        pieces.addresses.push(address);
+        pieces.last = now;
+        kept.n_bytes += n_bytes;
+        while kept.n_bytes > KEPT_MAX
+            && let Some((stream, addresses)) = kept.remove_oldest()
+        {
+            addresses.into_iter().for_each(|address| free(&stream, address));
+        }
     }
 }
 

@@ -11,9 +11,6 @@ use crate::listing::Listing;
 
 /// Most files of an import circle.
 const CIRCLE_MAX: usize = 3;
-/// Crates with a larger circle, which is still to be broken, and its files: in `kernels`, memory of a guest names the pool
-/// that it goes back to. A trait of `buffer.rs` would do, once the tests run on a GPU again.
-const LARGER: [(&str, usize); 1] = [("crates/kernels", 5)];
 /// Top-level modules of a crate, lowest layer first: `("crates/NAME", &["error", "graph"])`.
 const LAYERS: [(&str, &[&str]); 1] = [(
     "crates/trainer",
@@ -38,7 +35,7 @@ const LAYERS: [(&str, &[&str]); 1] = [(
     ],
 )];
 
-/// Checks that no circle of imports has more than [`CIRCLE_MAX`] files, or as many as [`LARGER`] allows.
+/// Checks that no circle of imports has more than [`CIRCLE_MAX`] files.
 pub fn circles(listing: &Listing) -> Vec<Finding> {
     crates(listing).iter().flat_map(|folder| circles_of(listing, folder)).collect()
 }
@@ -58,8 +55,7 @@ fn circles_of(listing: &Listing, folder: &str) -> Vec<Finding> {
     let modules = Modules::read(listing, folder);
     let imports = modules.imports();
     let circles = circles_in(&imports);
-    let most = LARGER.iter().find(|(of, _)| *of == folder).map_or(CIRCLE_MAX, |(_, most)| *most);
-    let large = circles.iter().filter(|circle| circle.len() > most);
+    let large = circles.iter().filter(|circle| circle.len() > CIRCLE_MAX);
     large.map(|circle| finding(&modules, &imports, circle)).collect()
 }
 

@@ -1,0 +1,163 @@
+//! [`TypedGraph`]: an adjacency for each type of edges.
+
+use rayon::prelude::*;
+
+use crate::{Coo, Csr, Duplicates, FormatError, NodeId, Schema};
+
+/// Graph whose nodes and edges have types.
+///
+/// A relation has a row for each node of its destination type, and lists in-neighbors by their ids inside the source
+/// type. A graph without types is the case of one node type and one edge type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypedGraph {
+    schema: Schema,
+    relations: Vec<Csr>,
+}
+
+impl TypedGraph {
+    /// Makes a graph from a schema and the adjacency of each edge type, in the schema's order.
+    ///
+    /// # Errors
+    /// When the number of relations or the shape of one does not agree with the schema.
+    pub fn new(schema: Schema, relations: Vec<Csr>) -> Result<Self, FormatError> {
+        let n_types = schema.edge_types().len();
+        if relations.len() != n_types {
+            let found = relations.len();
+            return Err(FormatError::invalid(format!(
+                "{found} adjacencies for {n_types} edge types; give one for each"
+            )));
+        }
+        for (number, relation) in relations.iter().enumerate() {
+            let (found, expected) = ((relation.n_rows(), relation.n_cols()), schema.shape(number));
+            if found != expected {
+                let name = schema.edge_name(number);
+                return Err(FormatError::invalid(format!(
+                    "the adjacency of {name} is {} × {}, but its types have {} destinations and {} sources",
+                    found.0, found.1, expected.0, expected.1
+                )));
+            }
+        }
+        Ok(Self { schema, relations })
+    }
+
+    /// Types of nodes and edges.
+    #[must_use]
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Adjacency of each edge type: `destinations × sources`.
+    #[must_use]
+    pub fn relations(&self) -> &[Csr] {
+        &self.relations
+    }
+
+    /// Number of nodes of all types.
+    #[must_use]
+    pub fn n_nodes(&self) -> usize {
+        self.schema.n_nodes()
+    }
+
+    /// Number of edges of all types.
+    #[must_use]
+    pub fn n_edges(&self) -> usize {
+        self.relations.iter().map(Csr::nnz).sum()
+    }
+
+    /// Adds the reverse of each relation that has none, right behind it. Its name is that of the relation after `rev_`.
+    ///
+    /// # Errors
+    /// When a relation has the name of a reverse that is to be added.
+    pub fn with_reverses(&self) -> Result<Self, FormatError> {
+        let (schema, from) = self.schema.with_reverses()?;
+        let made = |&(of, is_reverse): &(usize, bool)| {
+            let relation = &self.relations[of];
+            if is_reverse { relation.transposed() } else { relation.clone() }
+        };
+        let relations = from.par_iter().map(made).collect();
+        Self::new(schema, relations)
+    }
+
+    /// Adjacency over global ids that has an entry for each pair with an edge of any type, without weights.
+    ///
+    /// # Errors
+    /// When memory does not suffice.
+    pub fn union(&self) -> Result<Csr, FormatError> {
+        let (mut rows, mut cols) = (Vec::with_capacity(self.n_edges()), Vec::with_capacity(self.n_edges()));
+        for (edges, relation) in self.schema.edge_types().iter().zip(&self.relations) {
+            let [row, col] = [edges.destination, edges.source].map(|end| self.schema.first(end) as NodeId);
+            for v in 0..relation.n_rows() {
+                rows.resize(rows.len() + relation.degree(v), row + v as NodeId);
+                cols.extend(relation.row(v).iter().map(|u| col + u));
+            }
+        }
+        Coo::new(self.n_nodes(), self.n_nodes(), rows, cols, None)?.to_csr(Duplicates::Merge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EdgeType, NodeType};
+
+    fn edges(relation: &str, source: usize, destination: usize) -> EdgeType {
+        EdgeType { relation: relation.to_owned(), source, destination, reverse_of: None }
+    }
+
+    fn schema(edge_types: Vec<EdgeType>) -> Result<Schema, FormatError> {
+        let of = |name: &str, n_nodes| NodeType { name: name.to_owned(), n_nodes };
+        Schema::new(vec![of("paper", 3), of("author", 2)], edge_types)
+    }
+
+    /// Two authors, of whom the first writes papers 0 and 2; paper 0 cites paper 1.
+    fn papers() -> TypedGraph {
+        let writes = Coo::new(3, 2, vec![0, 2], vec![0, 0], None).unwrap();
+        let cites = Coo::new(3, 3, vec![1], vec![0], None).unwrap();
+        let relations = [writes, cites].map(|list| list.to_csr(Duplicates::Refuse).unwrap());
+        TypedGraph::new(schema(vec![edges("writes", 1, 0), edges("cites", 0, 0)]).unwrap(), relations.into()).unwrap()
+    }
+
+    #[test]
+    fn reverses_stand_behind_their_relations_and_are_added_once() {
+        let with = papers().with_reverses().unwrap();
+        let schema = with.schema();
+        let names: Vec<String> = (0..4).map(|number| schema.edge_name(number)).collect();
+        let expected = ["author.writes.paper", "paper.rev_writes.author", "paper.cites.paper", "paper.rev_cites.paper"];
+        assert_eq!(names, expected);
+        let reverse_of: Vec<Option<usize>> = schema.edge_types().iter().map(|edges| edges.reverse_of).collect();
+        assert_eq!(reverse_of, [None, Some(0), None, Some(2)]);
+        for number in [0, 2] {
+            assert_eq!(with.relations()[number].transposed(), with.relations()[number + 1]);
+        }
+        assert_eq!(with.with_reverses().unwrap(), with);
+        assert_eq!((with.n_edges(), papers().n_edges()), (6, 3));
+    }
+
+    #[test]
+    fn the_union_has_global_ids() {
+        let union = papers().union().unwrap();
+        assert_eq!(
+            (0..5).map(|v| union.row(v).to_vec()).collect::<Vec<_>>(),
+            [vec![3], vec![0], vec![3], vec![], vec![]]
+        );
+        assert_eq!((papers().schema().first(1), papers().schema().node_type("author")), (3, Some(1)));
+    }
+
+    #[test]
+    fn schemas_and_adjacencies_that_contradict_each_other_are_refused() {
+        let told = |edge_types| schema(edge_types).unwrap_err().to_string();
+        let twice = told(vec![edges("cites", 0, 0), edges("cites", 0, 0)]);
+        assert_eq!(twice, "there are two relations paper.cites.paper; rename one of them");
+        assert_eq!(
+            told(vec![edges("x", 2, 0)]),
+            "the relation \"x\" has an end of node type 2, but there are 2 node types"
+        );
+        let wrong = EdgeType { reverse_of: Some(0), ..edges("y", 1, 0) };
+        let told_reverse = told(vec![edges("x", 1, 0), wrong]);
+        assert_eq!(told_reverse, "author.y.paper is no reverse: its ends are not exchanged");
+        let cites = schema(vec![edges("cites", 0, 0)]).unwrap();
+        let error = TypedGraph::new(cites, vec![Csr::empty(3, 2).unwrap()]).unwrap_err();
+        let expected = "the adjacency of paper.cites.paper is 3 × 2, but its types have 3 destinations and 3 sources";
+        assert_eq!(error.to_string(), expected);
+    }
+}
