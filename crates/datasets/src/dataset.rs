@@ -2,16 +2,19 @@
 
 mod edge_split;
 mod labels;
+mod names;
 mod split;
+mod types;
 
 use std::sync::Arc;
 
 use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
-use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation};
+use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation, TypedGraph};
 
 pub(crate) use self::edge_split::check_train;
 pub use self::edge_split::{Edge, EdgeSplit, HeldOutEdges, Negatives};
 pub use self::labels::{Labels, UNLABELLED};
+pub use self::names::{NameList, Names};
 pub use self::split::Split;
 use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions};
 
@@ -27,6 +30,11 @@ pub struct Dataset {
     pub name: String,
     /// The adjacency as used for training: row `v` lists the in-neighbors of `v`; `n_nodes × n_nodes`.
     pub graph: Csr,
+    /// Types of nodes and edges, if they have types; `graph` is then the union of all relations over global ids, without
+    /// weights.
+    pub typed: Option<Arc<TypedGraph>>,
+    /// Names of nodes and classes, if the data has names.
+    pub names: Option<Arc<Names>>,
     /// One row per node, if there are features.
     pub features: Option<Features>,
     /// Rule by which training makes features, if there are none; set by [`Dataset::with_features_from`].
@@ -52,6 +60,8 @@ impl PartialEq for Dataset {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
             && self.graph == other.graph
+            && self.typed == other.typed
+            && self.names == other.names
             && self.features == other.features
             && self.features_from == other.features_from
             && self.labels == other.labels
@@ -88,6 +98,8 @@ impl Dataset {
         let dataset = Self {
             name: name.into(),
             graph,
+            typed: None,
+            names: None,
             features,
             features_from: None,
             feature_norm: FeatureNorm::None,
@@ -124,8 +136,8 @@ impl Dataset {
     }
 
     /// Checks every invariant. The graph is square and well formed, features have one finite row per node, labels are
-    /// existing classes, and splits are ascending, disjoint lists of existing nodes. Takes O(all values), in
-    /// parallel.
+    /// existing classes, and splits are ascending, disjoint lists of existing nodes. Relations of types make up the graph,
+    /// and names are one per node. Takes O(all values), in parallel.
     ///
     /// Empty parts are allowed here: a graph without a node, a split without training nodes. The trainer checks the
     /// needs of a model.
@@ -140,6 +152,12 @@ impl Dataset {
                 self.graph.n_rows(),
                 self.graph.n_cols()
             )));
+        }
+        if let Some(typed) = &self.typed {
+            types::check_union(typed, &self.graph)?;
+        }
+        if let Some(names) = &self.names {
+            names.validate(self.n_nodes(), self.n_classes())?;
         }
         if let Some(features) = &self.features {
             features.validate(self.n_nodes())?;
@@ -210,17 +228,20 @@ impl Dataset {
         if let Some(edges) = &self.edge_split {
             edges.add_to(&mut hash);
         }
+        if let Some(typed) = &self.typed {
+            types::add_to(typed, &mut hash);
+        }
         hash
     }
 
-    /// Renames node `v` to `order.map(v)` in graph, features, labels and splits together.
+    /// Renames node `v` to `order.map(v)` in graph, relations, names, features, labels and splits together.
     ///
     /// The inverse order brings results for the renamed nodes back to the old ids:
     /// `order.inverse().apply_rows(&result)`.
     ///
     /// # Errors
-    /// When the order has another number of nodes. When ids have a meaning: the data are users and items, or features
-    /// are to be made from ids.
+    /// When the order has another number of nodes, or there are several node types. When ids have a meaning: the data
+    /// are users and items, or features are to be made from ids.
     pub fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
         if order.len() != self.n_nodes() {
             return Err(DatasetError::invalid(format!(
@@ -242,6 +263,8 @@ impl Dataset {
         let Self {
             name,
             graph,
+            typed,
+            names,
             features,
             features_from,
             feature_norm,
@@ -262,6 +285,8 @@ impl Dataset {
         Ok(Self {
             name,
             graph: graph.permuted(order),
+            typed: typed.map(|typed| types::permuted(&typed, order).map(Arc::new)).transpose()?,
+            names: names.map(|names| Arc::new(names.permuted(order))),
             features: features.map(|features| features.permuted(order)).transpose()?,
             features_from,
             feature_norm,

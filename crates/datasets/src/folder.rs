@@ -91,7 +91,7 @@ impl Dataset {
     /// Writes the data set as a folder at `path`, which appears whole or not at all.
     ///
     /// # Errors
-    /// When writing fails, or `path` exists and is not such a folder.
+    /// When the data has types, writing fails, or `path` exists and is not such a folder.
     pub fn save(&self, path: &Path) -> Result<(), DatasetError> {
         self.save_with(path, |_| Ok(()))
     }
@@ -113,6 +113,7 @@ impl Dataset {
         path: &Path,
         more: impl FnOnce(&FolderWriter) -> Result<(), FormatError>,
     ) -> Result<(), DatasetError> {
+        self.check_writable()?;
         let mut folder = FolderWriter::create(path)?;
         more(&folder)?;
         folder.graph(&self.graph)?;

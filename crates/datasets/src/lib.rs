@@ -1,7 +1,7 @@
 //! Graph data sets from files and generators.
 //!
 //! - [`load()`]: loads the [`Dataset`] of a `--data` argument. Start here.
-//! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes.
+//! - [`Dataset`]: graph, [`Features`], [`Labels`] and [`Split`]s of one set of nodes; [`Names`] of nodes and classes.
 //! - [`DataSource`]: a data set for ranks that each read some rows; of a [`StoredDataset`] no other rows are read.
 //! - [`EdgeSplit`]: the data's own split of edges; [`Benchmark`]: data sets of OGB and their metrics.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
@@ -56,7 +56,9 @@ mod splits;
 mod stored;
 
 pub use components::Components;
-pub use dataset::{Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, Negatives, Split, UNLABELLED};
+pub use dataset::{
+    Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, NameList, Names, Negatives, Split, UNLABELLED,
+};
 pub use digest::RowsDigest;
 pub use error::DatasetError;
 pub use feature_file::FEATURE_STORE;

@@ -30,6 +30,12 @@ pub struct Outline {
     /// Number of users, in data for a recommender. Users are the first nodes, and all others are items. Each
     /// interaction is two edges.
     pub n_users: Option<usize>,
+    /// Whether nodes and edges have types.
+    pub is_typed: bool,
+    /// Number of types of nodes; 1 without types.
+    pub n_node_types: usize,
+    /// Number of types of edges; 1 without types.
+    pub n_edge_types: usize,
 }
 
 impl Outline {
@@ -66,6 +72,9 @@ impl Dataset {
             multi_label: self.is_multi_label(),
             splits: self.splits.iter().map(|split| split.parts().map(|(_, nodes)| nodes.len())).collect(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
+            is_typed: self.typed.is_some(),
+            n_node_types: self.typed.as_ref().map_or(1, |typed| typed.schema().node_types().len()),
+            n_edge_types: self.typed.as_ref().map_or(1, |typed| typed.schema().edge_types().len()),
         }
     }
 }

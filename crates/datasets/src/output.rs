@@ -71,9 +71,10 @@ impl Dataset {
     /// Writes the data set, or its graph alone if `format` holds no more; the output appears whole or not at all.
     ///
     /// # Errors
-    /// When the format cannot hold the graph (`METIS` wants it undirected), compressed features, or users and items, or
-    /// writing fails.
+    /// When the format cannot hold the graph (`METIS` wants it undirected), compressed features, or users and items. When
+    /// the data has types, or writing fails.
     pub fn save_as(&self, format: OutputFormat, path: &Path) -> Result<(), DatasetError> {
+        self.check_writable().map_err(|e| e.at(path))?;
         if self.interactions.is_some() && format != OutputFormat::Folder {
             let message = "users and items, and what tests recommendations, are kept in a folder alone; give a name without an ending";
             return Err(DatasetError::invalid(message).at(path));

@@ -308,5 +308,8 @@ fn outline(
         multi_label: section.labels == LabelKind::Multi,
         splits,
         n_users: None,
+        is_typed: false,
+        n_node_types: 1,
+        n_edge_types: 1,
     }
 }

@@ -129,6 +129,7 @@ fn check_output(args: &ReorderArgs, dataset: &Dataset) -> Result<(), CliError> {
         )));
     }
     let Some(out) = &args.out else { return Ok(()) };
+    dataset.check_writable()?;
     let used = out.is_file() || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some());
     let held = saved_name(out);
     if !used || held.as_ref() == Some(name) {

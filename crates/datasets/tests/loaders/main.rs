@@ -18,4 +18,5 @@ mod small_files;
 mod spec;
 mod splits;
 mod stored;
+mod typed;
 mod used_or_named;
