@@ -2,6 +2,7 @@
 //!
 //! - [`Memory`]: matrices in the memory of a device. Every other family builds on it.
 //! - [`DenseOps`], [`SparseOps`]: products, and passes over matrices.
+//! - [`RelationOps`]: products of rows that have types.
 //! - [`AttentionOps`], [`SegmentOps`], [`NormOps`], [`LossOps`], [`OptimOps`]: the other operations of a training step.
 //!
 //! Conventions of every operation:
@@ -37,6 +38,7 @@ mod loss;
 mod memory;
 mod norm;
 mod optim;
+mod relation;
 mod segment;
 mod sparse;
 mod types;
@@ -52,6 +54,10 @@ pub use self::memory::{GlobalIds, HostMatrix, Memory, SparseOperand};
 pub(crate) use self::memory::{fill_rows, filled_rows};
 pub use self::norm::{ColumnMoments, NormOps};
 pub use self::optim::{AdamStep, AdamUpdate, OptimOps, SgdUpdate};
+#[cfg(feature = "testing")]
+pub(crate) use self::relation::composed;
+pub(crate) use self::relation::runs_of;
+pub use self::relation::{RelationOps, RelationRows};
 pub use self::segment::SegmentOps;
 pub use self::sparse::SparseOps;
 pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Shape, Transpose};
@@ -74,7 +80,9 @@ pub struct StepInputs {
 /// Device that stores matrices and runs the operations of graph neural networks.
 ///
 /// The families of operations are traits of their own, and a backend implements all of them.
-pub trait Backend: DenseOps + SparseOps + AttentionOps + SegmentOps + NormOps + LossOps + OptimOps {
+pub trait Backend:
+    DenseOps + SparseOps + RelationOps + AttentionOps + SegmentOps + NormOps + LossOps + OptimOps
+{
     /// Recording of a repeated step, for example a captured CUDA graph. Its default holds no step yet. See
     /// [`repeat`](Self::repeat).
     type Recording: Default;

@@ -29,7 +29,7 @@ pub mod testing;
 pub use backend::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, ColumnMoments,
     DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN, NormOps,
-    OptimOps, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
+    OptimOps, RelationOps, RelationRows, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;
@@ -42,7 +42,9 @@ pub use symbolic::{
 
 /// Traits of all families of operations, for code that calls them on a backend of known type.
 pub mod prelude {
-    pub use crate::{AttentionOps, Backend, DenseOps, LossOps, Memory, NormOps, OptimOps, SegmentOps, SparseOps};
+    pub use crate::{
+        AttentionOps, Backend, DenseOps, LossOps, Memory, NormOps, OptimOps, RelationOps, SegmentOps, SparseOps,
+    };
 }
 
 /// Program of the README, which is tested.

@@ -10,6 +10,7 @@ mod lstm;
 mod memory;
 mod norm;
 mod optim;
+mod relation;
 mod segment;
 mod sparse;
 

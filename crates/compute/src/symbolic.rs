@@ -13,6 +13,7 @@ mod memory;
 mod norm;
 mod optim;
 mod rates;
+mod relation;
 mod segment;
 mod sparse;
 

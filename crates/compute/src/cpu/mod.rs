@@ -4,6 +4,7 @@
 //!
 //! - `spmm`, `gemm`: products, which take most of the time; `panels`, `schedule`, `sparse` and `simd` serve them.
 //! - `elementwise`, `columns`, `rows`, `top_k`, `loss`, `bpr`, `optim`: memory-bound passes over matrices.
+//! - `relations`: products of rows that have types.
 //! - `segment_max`, `segment_lstm`: aggregations other than sums, over the same patterns.
 //! - `matrix`, `element`, `chunks`: storage, its element types, and chunks of fixed size, so that results do not
 //!   depend on the number of threads.
@@ -28,6 +29,7 @@ mod ops;
 mod optim;
 mod panels;
 mod prefetch;
+mod relations;
 mod rows;
 mod schedule;
 mod scratch;

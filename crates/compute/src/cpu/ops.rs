@@ -6,5 +6,6 @@ mod loss;
 mod memory;
 mod norm;
 mod optim;
+mod relation;
 mod segment;
 mod sparse;

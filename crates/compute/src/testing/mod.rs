@@ -6,7 +6,7 @@
 //! - [`cpus`]: the CPU with each of its instruction sets.
 //!
 //! A [`Law`] tests an operation: it draws cases, and runs them on any backend. Cases shrink, and are the same in
-//! every run. A new operation needs a new law in `passes`, `products`, `heads`, `segments` or `ranking`, and a line
+//! every run. A new operation needs a new law in `passes`, `products`, `heads`, `relations`, `segments` or `ranking`, and a line
 //! in [`visit_laws`].
 
 mod heads;
@@ -17,6 +17,7 @@ mod piece;
 mod products;
 mod ranking;
 mod refusals;
+mod relations;
 mod segments;
 
 use std::cell::RefCell;
@@ -72,6 +73,8 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<ranking::BprLoss>();
     visitor.visit::<ranking::L2Penalty>();
     visitor.visit::<ranking::TopK>();
+    visitor.visit::<relations::Runs>();
+    visitor.visit::<relations::Bases>();
     visitor.visit::<segments::SegmentMax>();
     visitor.visit::<segments::SegmentLstm>();
 }

@@ -3,7 +3,7 @@
 use girih_compute::prelude::*;
 use girih_compute::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, ColumnMoments, ComputeError, Dropout,
-    Dtype, Epilogue, EpilogueGrad, SgdUpdate, Shape, SparseOperand, Symbolic, SymbolicIds, SymbolicMatrix,
+    Dtype, Epilogue, EpilogueGrad, RelationRows, SgdUpdate, Shape, SparseOperand, Symbolic, SymbolicIds, SymbolicMatrix,
     SymbolicSparse, Transpose,
 };
 use girih_graph_format::{Csr, Scales};
@@ -51,6 +51,33 @@ fn memory() {
     refused("upload_sparse: left scale", upload(Scales { left: too_long(), right: None }, false));
     refused("upload_sparse: right scale", upload(Scales { left: None, right: too_long() }, false));
     refused("upload_sparse: a 3 × 2 matrix cannot", upload(Scales::default(), true));
+}
+
+#[test]
+fn relations() {
+    let (d, x, weights) = (device(), matrix(4, 3), matrix(2, 6));
+    let multiply = |runs: &[usize], cols| d.gemm_runs(runs, &x, (&weights, NO), &mut matrix(4, cols));
+    refused("gemm_runs: runs have no end", multiply(&[], 2));
+    for runs in [&[0, 2, 5][..], &[1, 2, 4], &[0, 3, 2, 4]] {
+        refused("gemm_runs: runs go from row", multiply(runs, 2));
+    }
+    refused("gemm_runs: weights is 2 × 6, expected 2 × 9", multiply(&[0, 2, 4], 3));
+    refused("gemm_runs: out is 5 × 2", d.gemm_runs(&[0, 2, 4], &x, (&weights, NO), &mut matrix(5, 2)));
+    let backward = |grad: &SymbolicMatrix| d.gemm_runs_backward(&[0, 2, 4], &x, grad, false, &mut matrix(2, 6));
+    refused("gemm_runs_backward: grad is 3 × 2", backward(&matrix(3, 2)));
+    refused("relation rows: 2 rows and 1 relations", RelationRows::upload(&d, &[0, 1], &[0]));
+    refused("relation rows: rows do not ascend", RelationRows::upload(&d, &[1, 0], &[0, 0]));
+    let pairs = RelationRows::upload(&d, &[0, 3], &[1, 0]).expect("pairs");
+    let bases = |coefficients, x, out| d.basis_rows(&pairs, &coefficients, &x, &mut { out });
+    refused("basis_rows: out is 3 × 2", bases(matrix(2, 3), matrix(4, 6), matrix(3, 2)));
+    refused("basis_rows: x is 4 × 5, expected 4 × 6", bases(matrix(2, 3), matrix(4, 5), matrix(2, 2)));
+    refused("basis_rows", bases(matrix(2, 3), matrix(3, 6), matrix(2, 2)));
+    refused("basis_rows", bases(matrix(1, 3), matrix(4, 6), matrix(2, 2)));
+    let (coefficients, x) = (matrix(2, 3), matrix(4, 6));
+    let (mut of_coefficients, mut of_x) = (matrix(3, 3), matrix(4, 6));
+    let grads = ((&mut of_coefficients, false), (&mut of_x, false));
+    let backward = d.basis_rows_backward(&pairs, (&coefficients, &x), &matrix(2, 2), grads.0, grads.1);
+    refused("basis_rows_backward: coefficients_grad is 3 × 3, expected 2 × 3", backward);
 }
 
 #[test]
