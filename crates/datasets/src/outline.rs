@@ -1,5 +1,7 @@
 //! [`Outline`]: sizes and kinds of a data set, known before its rows are read.
 
+use girih_graph_format::RelationSizes;
+
 use crate::{Dataset, DatasetError, Features, FeaturesFrom, Interactions};
 
 /// Sizes and kinds of a data set, known before its rows are read.
@@ -32,10 +34,8 @@ pub struct Outline {
     pub n_users: Option<usize>,
     /// Whether nodes and edges have types.
     pub is_typed: bool,
-    /// Number of types of nodes; 1 without types.
-    pub n_node_types: usize,
-    /// Number of types of edges; 1 without types.
-    pub n_edge_types: usize,
+    /// Numbers of types, and of pairs of nodes and types; upper bounds without types.
+    pub relations: RelationSizes,
 }
 
 impl Outline {
@@ -73,8 +73,10 @@ impl Dataset {
             splits: self.splits.iter().map(|split| split.parts().map(|(_, nodes)| nodes.len())).collect(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
             is_typed: self.typed.is_some(),
-            n_node_types: self.typed.as_ref().map_or(1, |typed| typed.schema().node_types().len()),
-            n_edge_types: self.typed.as_ref().map_or(1, |typed| typed.schema().edge_types().len()),
+            relations: self
+                .typed
+                .as_ref()
+                .map_or(RelationSizes::of_plain(self.n_nodes(), self.n_edges()), |typed| typed.sizes()),
         }
     }
 }

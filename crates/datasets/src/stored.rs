@@ -5,7 +5,7 @@ use std::path::Path;
 
 use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
-use girih_graph_format::{Buffer, Csr, NodeId, Notes, places_of};
+use girih_graph_format::{Buffer, Csr, NodeId, Notes, RelationSizes, places_of};
 
 use crate::folder::{DatasetSection, FeatureKind, LabelKind, labels_of, notes_of, read_store};
 use crate::load::check_strict;
@@ -309,7 +309,6 @@ fn outline(
         splits,
         n_users: None,
         is_typed: false,
-        n_node_types: 1,
-        n_edge_types: 1,
+        relations: RelationSizes::of_plain(graph.n_rows, graph.nnz),
     }
 }

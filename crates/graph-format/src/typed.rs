@@ -2,7 +2,30 @@
 
 use rayon::prelude::*;
 
-use crate::{Coo, Csr, Duplicates, FormatError, NodeId, Schema};
+use crate::{Coo, Csr, Duplicates, EdgeType, FormatError, NodeId, NodeType, Schema};
+
+/// Numbers of pairs in a [`TypedGraph`], on which sizes of networks depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelationSizes {
+    /// Number of types of nodes.
+    pub n_node_types: usize,
+    /// Number of types of edges.
+    pub n_edge_types: usize,
+    /// Number of edges of all types.
+    pub n_edges: usize,
+    /// Number of pairs of an edge type and a node that is the source of an edge of it.
+    pub n_sources: usize,
+    /// Number of pairs of an edge type and a node that is the destination of an edge of it.
+    pub n_destinations: usize,
+}
+
+impl RelationSizes {
+    /// Upper bounds for a graph without types.
+    #[must_use]
+    pub const fn of_plain(n_nodes: usize, n_edges: usize) -> Self {
+        Self { n_node_types: 1, n_edge_types: 1, n_edges, n_sources: n_nodes, n_destinations: n_nodes }
+    }
+}
 
 /// Graph whose nodes and edges have types.
 ///
@@ -12,6 +35,7 @@ use crate::{Coo, Csr, Duplicates, FormatError, NodeId, Schema};
 pub struct TypedGraph {
     schema: Schema,
     relations: Vec<Csr>,
+    sizes: RelationSizes,
 }
 
 impl TypedGraph {
@@ -37,7 +61,28 @@ impl TypedGraph {
                 )));
             }
         }
-        Ok(Self { schema, relations })
+        let n_edges = relations.iter().map(Csr::nnz).sum();
+        let n_destinations = relations.iter().map(|of| (0..of.n_rows()).filter(|&v| of.degree(v) > 0).count()).sum();
+        let n_sources = relations.par_iter().map(n_columns_used).sum();
+        let n_node_types = schema.node_types().len();
+        let sizes = RelationSizes { n_node_types, n_edge_types: n_types, n_edges, n_sources, n_destinations };
+        Ok(Self { schema, relations, sizes })
+    }
+
+    /// Makes a graph of one type of nodes, `node`, and one of edges, `edge`.
+    ///
+    /// # Errors
+    /// When the matrix is not square.
+    pub fn of_plain(graph: Csr) -> Result<Self, FormatError> {
+        let node = NodeType { name: "node".to_owned(), n_nodes: graph.n_rows() };
+        let edge = EdgeType { relation: "edge".to_owned(), source: 0, destination: 0, reverse_of: None };
+        Self::new(Schema::new(vec![node], vec![edge])?, vec![graph])
+    }
+
+    /// Numbers of pairs, on which sizes of networks depend.
+    #[must_use]
+    pub fn sizes(&self) -> RelationSizes {
+        self.sizes
     }
 
     /// Types of nodes and edges.
@@ -61,7 +106,7 @@ impl TypedGraph {
     /// Number of edges of all types.
     #[must_use]
     pub fn n_edges(&self) -> usize {
-        self.relations.iter().map(Csr::nnz).sum()
+        self.sizes.n_edges
     }
 
     /// Adds the reverse of each relation that has none, right behind it. Its name is that of the relation after `rev_`.
@@ -95,10 +140,16 @@ impl TypedGraph {
     }
 }
 
+/// Number of columns that have an entry.
+fn n_columns_used(matrix: &Csr) -> usize {
+    let mut is_used = vec![false; matrix.n_cols()];
+    matrix.indices().iter().for_each(|&column| is_used[column as usize] = true);
+    is_used.into_iter().filter(|&is_used| is_used).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EdgeType, NodeType};
 
     fn edges(relation: &str, source: usize, destination: usize) -> EdgeType {
         EdgeType { relation: relation.to_owned(), source, destination, reverse_of: None }
@@ -140,6 +191,8 @@ mod tests {
             (0..5).map(|v| union.row(v).to_vec()).collect::<Vec<_>>(),
             [vec![3], vec![0], vec![3], vec![], vec![]]
         );
+        let sizes = RelationSizes { n_node_types: 2, n_edge_types: 2, n_edges: 3, n_sources: 2, n_destinations: 3 };
+        assert_eq!(papers().sizes(), sizes);
         assert_eq!((papers().schema().first(1), papers().schema().node_type("author")), (3, Some(1)));
     }
 

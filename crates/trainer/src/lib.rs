@@ -60,7 +60,7 @@ pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
     DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DeviceKind, EdgeWeights, ExecutionPlan, Jump, LinkConfig, Metric,
     ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig, OptimizerKind, OwnModel, Reason,
-    SaintKind, Schedule, ScoreBy, TaskKind, TrainConfig, differences, parse_codec, supported,
+    SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, differences, parse_codec, supported,
 };
 pub use engine::{
     BatchDone, CacheReport, Checkpoint, ChosenBy, ClassScores, Confusion, ConfusionMatrix, Control, DataShape,
@@ -72,8 +72,8 @@ pub use engine::{
 pub use error::TrainError;
 pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};
 pub use layers::{
-    AttentionKind, AttentionSizes, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, Linear, NormAxis,
-    Normalization, Rows,
+    AttentionKind, AttentionSizes, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, LearnedRows, Linear,
+    NormAxis, Normalization, RelationInput, Rows,
 };
 pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
 pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpec, Model, Propagation};

@@ -279,7 +279,7 @@ fn forward<B: MiniBatchBackend>(
     let graphs = blocks.iter().map(|block| upload_block(backend, block)).collect::<Result<Vec<_>, _>>()?;
     let n_nodes = blocks.first().map_or(0, |block| block.rows.n_cols());
     let graphs = LayerGraphs::Blocks(graphs);
-    let inputs = Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None };
+    let inputs = Inputs { graphs, features: Some(features), propagated: None, n_nodes, relations: None, ranks: None };
     let logits = {
         let mut tape = Tape::new(backend, &state.params, &mut state.pool, Mode::Evaluate);
         let logits = model.forward(&mut tape, &inputs)?;

@@ -10,7 +10,7 @@ use girih_graph_format::{Csr, Matrix};
 
 use crate::TrainError;
 use crate::config::TaskKind;
-use crate::data::check_features;
+use crate::data::{check_features, check_untyped};
 use crate::engine::{Checkpoint, ModelSource, RunState};
 use crate::layers::Inputs;
 use crate::minibatch;
@@ -67,6 +67,7 @@ pub fn similarity<B: Backend>(
     if !links {
         source.dims.n_classes = trained_on.n_classes;
     }
+    check_untyped(&dataset.outline(), "a comparison of features with their codes")?;
     check_features(&dataset.outline())?;
     let features = dataset.features.take().expect("checked");
     if matches!(features, Features::Compressed(_)) {

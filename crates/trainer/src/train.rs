@@ -5,7 +5,7 @@ use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
-use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
+use crate::config::{CacheConfig, Combination, ExecutionPlan, ModelConfig, TrainConfig, supported};
 use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
     restore_best, train_runs, with_labels_for,
@@ -45,7 +45,9 @@ pub fn train_model<B: MiniBatchBackend>(
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     let config = &config_for(config, builder)?;
-    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    let dataset = with_types(dataset, &config.model)?
+        .with_features_from(config.features_from)?
+        .with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
     let has_codes = matches!(dataset.features, Some(Features::Compressed(_)));
     let combination = Combination::of(config).on_device(backend.has_own_memory()).with_codes(has_codes);
@@ -187,10 +189,25 @@ fn hidden_rows<B: MiniBatchBackend>(
     })
 }
 
+/// A data set as the model reads it: for one that reads relations, with one type if there are none.
+fn with_types(dataset: Dataset, model: &ModelConfig) -> Result<Dataset, TrainError> {
+    if model.own.is_some() || !model.kind.reads_relations() {
+        return Ok(dataset);
+    }
+    if dataset.interactions.is_some() {
+        return Err(TrainError::invalid(format!(
+            "{} has users and items; train it with --model lightgcn",
+            dataset.name
+        )));
+    }
+    Ok(dataset.with_types()?)
+}
+
 /// A data set as the model of a checkpoint reads it.
 fn data_for(checkpoint: &Checkpoint, dataset: Dataset) -> Result<Dataset, TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = dataset.with_features_from(config.features_from)?.with_codec(config.codec, config.seed)?;
+    let dataset = with_types(dataset, &config.model)?.with_features_from(config.features_from)?;
+    let dataset = dataset.with_codec(config.codec, config.seed)?;
     checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let dataset = with_labels_for(&checkpoint.progress.data, dataset);
     let found = DataShape::of(&dataset);

@@ -3,8 +3,8 @@
 use girih_compute::prelude::*;
 use girih_compute::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, ColumnMoments, ComputeError, Dropout,
-    Dtype, Epilogue, EpilogueGrad, RelationRows, SgdUpdate, Shape, SparseOperand, Symbolic, SymbolicIds, SymbolicMatrix,
-    SymbolicSparse, Transpose,
+    Dtype, Epilogue, EpilogueGrad, RelationRows, SgdUpdate, Shape, SparseOperand, Symbolic, SymbolicIds,
+    SymbolicMatrix, SymbolicSparse, Transpose,
 };
 use girih_graph_format::{Csr, Scales};
 use girih_random::Key;

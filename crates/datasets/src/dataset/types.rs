@@ -15,6 +15,24 @@ impl Dataset {
         Ok(Self { typed: Some(typed.into()), ..dataset })
     }
 
+    /// This data with one type of nodes and one of edges, if it has no types.
+    ///
+    /// # Errors
+    /// When edges have weights, which edges with types do not have.
+    pub fn with_types(self) -> Result<Self, DatasetError> {
+        if self.typed.is_some() {
+            return Ok(self);
+        }
+        if self.graph.values().is_some() {
+            let name = &self.name;
+            let message =
+                format!("the edges of {name} have weights, which a model of relations does not read; leave them out");
+            return Err(DatasetError::invalid(message));
+        }
+        let typed = TypedGraph::of_plain(self.graph.clone())?;
+        Ok(Self { typed: Some(typed.into()), ..self })
+    }
+
     /// Refuses data whose types would be lost in a file: no format that girih writes keeps them.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ fn the_graph_of_typed_data_is_the_union_of_its_relations() {
     people.validate().unwrap();
     assert_eq!((people.n_nodes(), people.n_edges(), people.typed.as_ref().unwrap().n_edges()), (4, 3, 4));
     let outline = people.outline();
-    assert_eq!((outline.is_typed, outline.n_node_types, outline.n_edge_types), (true, 1, 2));
+    assert_eq!((outline.is_typed, outline.relations.n_node_types, outline.relations.n_edge_types), (true, 1, 2));
     let names = people.names.as_ref().unwrap();
     assert_eq!(names.nodes.iter().collect::<Vec<_>>(), ["ann", "bob", "", "dörte"]);
     let types = schema(&[2, 3], &[("writes", 1, 0)]);

@@ -28,7 +28,7 @@ pub use arrangement::{Arrangement, differences};
 pub use batch::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy};
 pub use cache::CacheConfig;
 pub use links::LinkConfig;
-pub use model::{Aggregator, Jump, ModelConfig, NormKind};
+pub use model::{Aggregator, Jump, ModelConfig, NormKind, SelfWeight};
 pub use model_kind::{EdgeWeights, ModelBatches, ModelKind, ModelProperties};
 pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 pub use own::OwnModel;

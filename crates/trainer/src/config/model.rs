@@ -33,6 +33,31 @@ impl Aggregator {
     }
 }
 
+/// Weights of R-GCN for the row of the node itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SelfWeight {
+    /// One weight for all nodes.
+    #[default]
+    Shared,
+    /// One weight for each type of nodes.
+    Type,
+    /// None: only neighbors count.
+    None,
+}
+
+impl SelfWeight {
+    /// Name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Type => "type",
+            Self::None => "none",
+        }
+    }
+}
+
 /// Network and its sizes. A setting that the network does not read must keep its value of
 /// [`TrainConfig::for_model`](super::TrainConfig::for_model).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +102,12 @@ pub struct ModelConfig {
     pub norm: NormKind,
     /// Jumping knowledge of GCN, GAT, GATv2 and GIN: logits may read all hidden layers.
     pub jump: Jump,
+    /// Number of bases of R-GCN's weights, which relations share; 0 for a weight of its own for each relation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub bases: usize,
+    /// Weights of R-GCN for the row of the node itself.
+    #[serde(skip_serializing_if = "is_default")]
+    pub self_weight: SelfWeight,
     /// Name and settings of a model from outside; `None` for a model of girih, which `kind` names. Other settings are
     /// then those of a GCN.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -164,7 +195,8 @@ impl ModelConfig {
         match setting {
             "normalization" => self.normalizes(),
             "hidden" => self.kind != ModelKind::Sgc,
-            "dropout" | "input_dropout" => !self.kind.is_recommender(),
+            "dropout" => !self.kind.is_recommender(),
+            "input_dropout" => !self.kind.is_recommender() && !self.kind.reads_relations(),
             _ => self.kind.reads(setting) || of_some().all(|name| name != setting),
         }
     }
@@ -211,6 +243,8 @@ impl Default for ModelConfig {
             norm: NormKind::None,
             jump: Jump::None,
             aggregator: Aggregator::Mean,
+            bases: 0,
+            self_weight: SelfWeight::Shared,
             own: None,
         }
     }

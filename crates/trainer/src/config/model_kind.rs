@@ -33,6 +33,8 @@ pub enum ModelKind {
     Appnp,
     /// Multi-layer perceptron that ignores the graph: the baseline.
     Mlp,
+    /// R-GCN, for types of edges (Schlichtkrull et al., ESWC 2018).
+    Rgcn,
     /// LightGCN, a recommender (He et al., SIGIR 2020).
     LightGcn,
 }
@@ -132,6 +134,13 @@ static MLP: ModelProperties = ModelProperties {
     batches: ModelBatches::Full,
     exports: Some("Linear"),
 };
+static RGCN: ModelProperties = ModelProperties {
+    name: "rgcn",
+    settings: &["bases", "self_weight"],
+    weights: EdgeWeights::Unread("weighs the neighbors of a type of edges alike"),
+    batches: ModelBatches::Full,
+    exports: None,
+};
 static LIGHT_GCN: ModelProperties = ModelProperties {
     name: "lightgcn",
     settings: &[],
@@ -142,7 +151,7 @@ static LIGHT_GCN: ModelProperties = ModelProperties {
 
 impl ModelKind {
     /// All networks.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Gcn,
         Self::Sgc,
         Self::Sage,
@@ -152,6 +161,7 @@ impl ModelKind {
         Self::Ngcn,
         Self::Appnp,
         Self::Mlp,
+        Self::Rgcn,
         Self::LightGcn,
     ];
 
@@ -168,6 +178,7 @@ impl ModelKind {
             Self::Ngcn => &NGCN,
             Self::Appnp => &APPNP,
             Self::Mlp => &MLP,
+            Self::Rgcn => &RGCN,
             Self::LightGcn => &LIGHT_GCN,
         }
     }
@@ -193,6 +204,12 @@ impl ModelKind {
     #[must_use]
     pub fn is_recommender(self) -> bool {
         self == Self::LightGcn
+    }
+
+    /// Whether the network reads types of edges, and learns rows for nodes where data has no features.
+    #[must_use]
+    pub fn reads_relations(self) -> bool {
+        self == Self::Rgcn
     }
 
     /// Whether the network reads a setting that only some networks read.

@@ -21,6 +21,13 @@ impl TrainConfig {
             ModelKind::Ngcn => Self { model: ModelConfig { hops: 4, dropout: 0.7, ..general.model }, ..general },
             // Gasteiger et al., ICLR 2019, section 5.
             ModelKind::Appnp => Self { model: ModelConfig { hops: 10, hidden: 64, ..general.model }, ..general },
+            // Schlichtkrull et al., ESWC 2018, section 5.1 and appendix.
+            ModelKind::Rgcn => Self {
+                model: ModelConfig { dropout: 0.0, ..general.model },
+                optimizer: OptimizerConfig { weight_decay: 0.0, ..general.optimizer },
+                epochs: 50,
+                ..general
+            },
             // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
             ModelKind::LightGcn => Self {
                 model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },

@@ -69,11 +69,16 @@ impl TrainConfig {
     }
 
     /// Rules on settings that not every task, model or batch kind allows, and on the number of runs.
-    fn rules_of_other_settings(&self) -> [Rule; 8] {
+    fn rules_of_other_settings(&self) -> [Rule; 9] {
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         [
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
+            (
+                !self.model.kind.reads_relations() || self.model.input_dropout() == self.model.dropout,
+                "input_dropout",
+                "left out: rgcn masks hidden activations alone",
+            ),
             (tiers.is_none(), tiers.map_or("", |(name, _)| name), tiers.map_or("", |(_, rule)| rule)),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),
@@ -92,7 +97,7 @@ impl TrainConfig {
 type Rule = (bool, &'static str, &'static str);
 
 /// Rules on the network and its sizes.
-fn rules_of_model(model: &ModelConfig) -> [Rule; 12] {
+fn rules_of_model(model: &ModelConfig) -> [Rule; 13] {
     [
         (model.layers >= 1, "layers", "at least 1"),
         (model.layers <= 1000, "layers", "at most 1000"),
@@ -105,6 +110,7 @@ fn rules_of_model(model: &ModelConfig) -> [Rule; 12] {
         (is_share(model.attention_dropout()), "attention_dropout", "at least 0 and below 1"),
         (is_share(model.slope), "slope", "at least 0 and below 1"),
         (model.hops <= 1000, "hops", "at most 1000"),
+        (model.bases <= 1 << 16, "bases", "at most 65536"),
         ((0.0..=1.0).contains(&model.teleport), "teleport", "from 0 to 1"),
     ]
 }

@@ -4,7 +4,8 @@ use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline};
 
 use super::features::NodeFeatures;
 use crate::TrainError;
-use crate::config::{Metric, TrainConfig};
+use crate::config::{Metric, ModelKind, TrainConfig, joined};
+use crate::models::InputSpec;
 
 /// Data set with everything that training needs.
 pub(crate) struct Trainable {
@@ -21,17 +22,35 @@ impl Trainable {
     ///
     /// # Errors
     /// When data or metric do not suit node classification.
-    pub(crate) fn check(mut dataset: Dataset, config: &TrainConfig) -> Result<Self, TrainError> {
-        check_trainable(&dataset.outline(), config)?;
-        let features = NodeFeatures::take(&mut dataset, None, config.seed)?;
+    pub(crate) fn check(
+        mut dataset: Dataset,
+        config: &TrainConfig,
+        input_spec: &InputSpec,
+    ) -> Result<Self, TrainError> {
+        let outline = dataset.outline();
+        check_trainable(&outline, config, input_spec.relations)?;
+        let has_features = !input_spec.relations || outline.n_features > 0;
+        let features =
+            if has_features { NodeFeatures::take(&mut dataset, None, config.seed)? } else { NodeFeatures::None };
         let labels = dataset.labels.take().expect("checked");
         Ok(Self { dataset, features, labels })
     }
 }
 
 /// Refuses data that node classification cannot be trained on, and metrics that do not suit it.
-pub(crate) fn check_trainable(outline: &Outline, config: &TrainConfig) -> Result<(), TrainError> {
-    check_features(outline)?;
+///
+/// A model that reads relations needs no features, and only such a model reads data with types.
+pub(crate) fn check_trainable(
+    outline: &Outline,
+    config: &TrainConfig,
+    reads_relations: bool,
+) -> Result<(), TrainError> {
+    if reads_relations {
+        check_nodes(outline)?;
+    } else {
+        check_untyped(outline, config.model.name())?;
+        check_features(outline)?;
+    }
     if outline.n_classes == 0 {
         return Err(missing(
             outline,
@@ -60,15 +79,23 @@ fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
     TrainError::invalid(format!("{} has no {what}; {remedy}", outline.name))
 }
 
+/// Refuses data with types for a model or task, named in messages, that does not read them.
+pub(crate) fn check_untyped(outline: &Outline, reader: &str) -> Result<(), TrainError> {
+    if !outline.is_typed {
+        return Ok(());
+    }
+    let typed = ModelKind::ALL.into_iter().filter(|kind| kind.reads_relations()).map(ModelKind::name);
+    Err(TrainError::invalid(format!(
+        "{} has {} types of edges, which {reader} does not read; give --model {}, and --task nodes",
+        outline.name,
+        outline.relations.n_edge_types,
+        joined(typed, "or")
+    )))
+}
+
 /// Refuses data without nodes, data of users and items, and data without features.
 pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
-    if outline.n_nodes == 0 {
-        return Err(missing(outline, "nodes", "there is nothing to train on"));
-    }
-    if outline.n_users.is_some() {
-        let what = "features or classes, but users and items";
-        return Err(missing(outline, what, "train it with --model lightgcn"));
-    }
+    check_nodes(outline)?;
     if outline.n_features == 0 {
         let remedy = format!(
             "training needs a row of numbers for each node: give --features FILE.npy, or have them made by \
@@ -76,6 +103,18 @@ pub(crate) fn check_features(outline: &Outline) -> Result<(), TrainError> {
             FeaturesFrom::VALUES
         );
         return Err(missing(outline, "features", &remedy));
+    }
+    Ok(())
+}
+
+/// Refuses data without nodes, and data of users and items.
+fn check_nodes(outline: &Outline) -> Result<(), TrainError> {
+    if outline.n_nodes == 0 {
+        return Err(missing(outline, "nodes", "there is nothing to train on"));
+    }
+    if outline.n_users.is_some() {
+        let what = "features or classes, but users and items";
+        return Err(missing(outline, what, "train it with --model lightgcn"));
     }
     Ok(())
 }

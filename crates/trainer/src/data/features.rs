@@ -12,6 +12,8 @@ pub(crate) enum NodeFeatures {
     Given(Features),
     /// A parameter of the model with a row per node: [`ParamId::FEATURES`](crate::tape::ParamId::FEATURES).
     Learned,
+    /// None: the model learns rows of its own.
+    None,
 }
 
 impl NodeFeatures {

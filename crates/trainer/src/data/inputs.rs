@@ -21,7 +21,7 @@ use crate::tape::{EncodedInput, Graph, ParamId, Pool};
 const DENSE_FROM: f64 = 0.125;
 
 impl<B: Backend> Inputs<B> {
-    /// Moves a graph to the device, with its features unless these are learned.
+    /// Moves a graph to the device, with its features if it has some that are not learned.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -35,6 +35,7 @@ impl<B: Backend> Inputs<B> {
         match features {
             NodeFeatures::Given(features) => Self::prepare(backend, graph, features, input_spec, precision),
             NodeFeatures::Learned => Self::with_learned(backend, graph, input_spec),
+            NodeFeatures::None => Self::of_graph(backend, graph, input_spec),
         }
     }
 
@@ -95,7 +96,7 @@ impl<B: Backend> Inputs<B> {
     pub fn of_graph(backend: &B, graph: Csr, input_spec: &InputSpec) -> Result<Self, TrainError> {
         let n_nodes = graph.n_rows();
         let graph = input_spec.graph.map(|adjacency| upload_adjacency(backend, graph, adjacency)).transpose()?;
-        Ok(Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: None })
+        Ok(Self { graphs: graph.into(), features: None, propagated: None, n_nodes, relations: None, ranks: None })
     }
 
     /// Moves a graph to the device; its features are the parameter [`ParamId::FEATURES`].
@@ -110,7 +111,7 @@ impl<B: Backend> Inputs<B> {
     /// As [`of_graph`](Self::of_graph), but on one of several ranks, with its blocks of the adjacency.
     pub(crate) fn of_graph_on_rank(ranks: Arc<Ranks<B>>, adjacency: Option<Arc<PartitionedAdjacency>>) -> Self {
         let (graph, n_nodes) = (cut_graph(&ranks, adjacency), ranks.own().len());
-        Self { graphs: graph.into(), features: None, propagated: None, n_nodes, ranks: Some(ranks) }
+        Self { graphs: graph.into(), features: None, propagated: None, n_nodes, relations: None, ranks: Some(ranks) }
     }
 
     /// Combines graph and features that are already on the device, and aggregates the features once where that is
@@ -135,7 +136,7 @@ impl<B: Backend> Inputs<B> {
             }
             (_, features, _) => (Some(features), None),
         };
-        Ok(Self { graphs: graph.into(), features, propagated, n_nodes, ranks: None })
+        Ok(Self { graphs: graph.into(), features, propagated, n_nodes, relations: None, ranks: None })
     }
 }
 

@@ -62,7 +62,7 @@ impl PartitionedData {
         if config.model.kind.is_recommender() {
             recommend::check_interactions(&outline, config)?;
         } else {
-            check_trainable(&outline, config)?;
+            check_trainable(&outline, config, false)?;
         }
         let plan = Arc::new(ranks.plan(outline.n_nodes, || source.offsets())?);
         let input_spec = ModelSource::new(builder, config, &outline)?.input_spec(backend)?;

@@ -140,7 +140,7 @@ impl Shared {
             }
             ExecutionPlan::Replicas => {
                 let dataset = data.into_dataset()?;
-                check_trainable(&dataset.outline(), config)?;
+                check_trainable(&dataset.outline(), config, false)?;
                 let clusters = config.batch.cluster_sampler(&dataset.graph)?;
                 Ok(Self::Whole(Box::new(dataset), clusters))
             }

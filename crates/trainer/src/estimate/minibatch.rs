@@ -261,7 +261,7 @@ impl BatchPlan {
         {
             let rows = || symbolic.matrix(Shape::new(layers[0].0.rows, data.n_features), precision);
             let features = reads_destinations.then(|| FeatureInput::dense(rows()));
-            return Inputs { graphs, features, propagated: Some(rows()), n_nodes, ranks: None };
+            return Inputs { graphs, features, propagated: Some(rows()), n_nodes, relations: None, ranks: None };
         }
         let features = match (&whole.features, data.feature_nnz) {
             (Some(FeatureInput::Dense(all)), _) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
@@ -275,7 +275,7 @@ impl BatchPlan {
             }
             _ => FeatureInput::dense(symbolic.matrix(Shape::new(n_nodes, data.n_features), precision)),
         };
-        Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None }
+        Inputs { graphs, features: Some(features), propagated: None, n_nodes, relations: None, ranks: None }
     }
 }
 

@@ -8,13 +8,13 @@ use girih_compress::CodecSpec;
 use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 use girih_datasets::{Dataset, Features, Interactions};
 use girih_features::HostRows;
-use girih_graph_format::Csr;
+use girih_graph_format::{Csr, RelationSizes};
 
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::data;
 use crate::engine::ModelSource;
-use crate::layers::{FeatureInput, Inputs};
+use crate::layers::{FeatureInput, Inputs, RelationInput};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::tape::{EncodedInput, Graph, ParamId, ParamInit};
@@ -50,6 +50,8 @@ pub struct DataSizes {
     pub n_train: usize,
     /// Number of nodes in all three parts of the split.
     pub n_scored: usize,
+    /// Numbers of types, and of pairs of nodes and types; upper bounds without types.
+    pub relations: RelationSizes,
     /// Numbers of training links, and of validation and test pairs, of a split of edges that the data has.
     pub edge_split: Option<[usize; 3]>,
     /// Numbers of users, items and interactions, for recommendation data.
@@ -108,6 +110,7 @@ impl DataSizes {
             multi_label: false,
             n_train: n_nodes,
             n_scored: n_nodes,
+            relations: RelationSizes::of_plain(n_nodes, n_edges),
             edge_split: None,
             interactions: None,
         }
@@ -140,6 +143,7 @@ impl DataSizes {
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
             n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
+            relations: dataset.outline().relations,
             edge_split: dataset
                 .edge_split
                 .as_ref()
@@ -185,7 +189,8 @@ impl DataSizes {
     /// # Errors
     /// When the model of the configuration is from outside.
     pub(super) fn model_source<'c>(&self, config: &'c TrainConfig) -> Result<ModelSource<'c, Symbolic>, TrainError> {
-        let dims = Dims { n_nodes: self.n_nodes, n_features: self.n_features, n_classes: self.n_classes };
+        let Self { n_nodes, n_features, n_classes, relations, .. } = *self;
+        let dims = Dims { n_nodes, n_features, n_classes, relations };
         ModelSource::with_dims(&config.model, config, dims)
     }
 
@@ -208,6 +213,11 @@ impl DataSizes {
         Graph::Whole(symbolic.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
     }
 
+    /// Symbolic relations of a typed graph.
+    pub(super) fn relations(&self, symbolic: &Symbolic) -> Result<RelationInput<Symbolic>, TrainError> {
+        Ok(RelationInput::symbolic(symbolic, self.n_nodes, self.relations, self.n_features > 0)?)
+    }
+
     /// Symbolic graph and features, as a model reads them.
     pub(super) fn inputs(
         &self,
@@ -217,12 +227,14 @@ impl DataSizes {
         config: &TrainConfig,
     ) -> Result<Inputs<Symbolic>, TrainError> {
         let precision = config.precision;
-        if self.interactions.is_some() || config.learns_features() {
+        let learns_rows = input_spec.relations && self.n_features == 0;
+        if self.interactions.is_some() || config.learns_features() || learns_rows {
             return Ok(Inputs {
                 graphs: graph.into(),
                 features: config.learns_features().then_some(FeatureInput::Learned(ParamId::FEATURES)),
                 propagated: None,
                 n_nodes: self.n_nodes,
+                relations: None,
                 ranks: None,
             });
         }

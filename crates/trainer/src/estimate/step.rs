@@ -48,7 +48,8 @@ impl Plan {
         };
         let graph = blocks.unwrap_or_else(|| input_spec.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
         let inputs = data.inputs((symbolic, is_main_memory), graph, &input_spec, config)?;
-        let inputs = Inputs { ranks: ranks.clone(), ..inputs };
+        let relations = input_spec.relations.then(|| data.relations(symbolic)).transpose()?;
+        let inputs = Inputs { ranks: ranks.clone(), relations, ..inputs };
         let task = data.task(symbolic, config, &*state.model, (links.as_ref(), n_train))?;
         // Ranks that partition the data hold patches when they train on mini-batches.
         let sampled = match among.filter(|_| config.batch.is_sampled()) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use girih_compute::Backend;
 
+use super::RelationInput;
 use crate::tape::ranks::Ranks;
 use crate::tape::{EncodedInput, Graph, ParamId};
 
@@ -71,6 +72,8 @@ pub struct Inputs<B: Backend> {
     pub propagated: Option<B::Matrix>,
     /// Number of local nodes: the nodes of this rank; for a mini-batch, its sources.
     pub n_nodes: usize,
+    /// Relations of a typed graph, if the model reads them.
+    pub relations: Option<RelationInput<B>>,
     /// This rank and its world; `None` for a single rank.
     pub ranks: Option<Arc<Ranks<B>>>,
 }
@@ -88,6 +91,15 @@ impl<B: Backend> Inputs<B> {
     #[must_use]
     pub fn needs_host(&self) -> bool {
         matches!(self.features, Some(FeatureInput::Encoded(_)))
+    }
+
+    /// Relations of a typed graph.
+    ///
+    /// # Panics
+    /// When the model did not ask for them in its [`InputSpec`](crate::InputSpec).
+    #[must_use]
+    pub fn relations(&self) -> &RelationInput<B> {
+        self.relations.as_ref().expect("the model asked for relations")
     }
 
     /// Normalised adjacency of a layer, counted from 0 at the inputs.

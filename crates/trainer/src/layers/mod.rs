@@ -3,6 +3,7 @@
 mod attention;
 mod inputs;
 mod normalization;
+mod relations;
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
@@ -13,6 +14,7 @@ use crate::tape::{
 pub use attention::{AttentionKind, AttentionSizes, GraphAttention};
 pub use inputs::{FeatureInput, Inputs, LayerGraphs};
 pub use normalization::{NormAxis, Normalization};
+pub use relations::{LearnedRows, RelationInput};
 
 /// Operand rows of a layer, one per node.
 pub enum Rows<'a, B: Backend> {
@@ -61,6 +63,19 @@ impl<'a, B: Backend> Rows<'a, B> {
                 Self::Dense(tape.gather_rows(all, ids, *n_ids)?)
             }
         })
+    }
+
+    /// Variable of dense rows.
+    ///
+    /// # Panics
+    /// When rows are sparse or encoded: a model that needs dense ones asks for
+    /// [`Propagation::Always`](crate::Propagation::Always).
+    #[must_use]
+    pub fn into_dense(self) -> Var {
+        match self {
+            Self::Dense(x) | Self::Propagated(x) => x,
+            Self::Sparse(..) | Self::Encoded(..) => panic!("the model asked for dense features"),
+        }
     }
 
     /// Rows masked by `dropout`, as a stored matrix, for rows that several products read. Encoded rows are masked

@@ -61,7 +61,14 @@ impl<B: Backend> Batch<B> {
         };
         let n_nodes = host.inputs.len();
         Ok(Self {
-            inputs: Inputs { graphs, features: Some(features), propagated: None, n_nodes, ranks: None },
+            inputs: Inputs {
+                graphs,
+                features: Some(features),
+                propagated: None,
+                n_nodes,
+                relations: None,
+                ranks: None,
+            },
             loss: BatchLoss::upload(backend, host, whole.labels)?,
         })
     }
@@ -125,7 +132,7 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
         Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
     };
     let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
-    Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, ranks: None })
+    Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, relations: None, ranks: None })
 }
 
 /// Returns the rows of a batch's inputs to the pool, unless they are still shared.

@@ -260,7 +260,14 @@ impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
         let rows = read.whole.rows(backend, &mut state.pool, nodes, in_place)?;
         let block = HostBlock::new(neighborhoods, &sampled.blocks[0], None)?;
         let graphs = LayerGraphs::Blocks(vec![upload_block(backend, &block)?]);
-        Ok(Inputs { graphs, features: Some(rows), propagated: None, n_nodes: nodes.len(), ranks: None })
+        Ok(Inputs {
+            graphs,
+            features: Some(rows),
+            propagated: None,
+            n_nodes: nodes.len(),
+            relations: None,
+            ranks: None,
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use super::data::{DataUse, MiniBatchData};
 use super::train::MiniBatch;
 use crate::TrainError;
 use crate::config::{LinkConfig, TrainConfig};
-use crate::data::{NodeFeatures, check_features};
+use crate::data::{NodeFeatures, check_features, check_untyped};
 use crate::engine::{Checkpoint, DataShape, ModelSource, Run, RunState, Scores, apply_best};
 use crate::layers::Inputs;
 use crate::models::BuildModel;
@@ -48,6 +48,7 @@ impl<B: Backend> MessageGraph<B> {
 impl<'m, B: MiniBatchBackend> LinkSession<'m, B> {
     pub(crate) fn new(backend: &B, mut dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
         let config = source.config;
+        check_untyped(&dataset.outline(), "--task links")?;
         check_features(&dataset.outline())?;
         let (train, messages, non_links, pairs) = match dataset.edge_split.take() {
             Some(split) => shipped(&dataset, &split, config)?,

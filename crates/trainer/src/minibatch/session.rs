@@ -47,10 +47,11 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         (n_devices, clusters): (usize, Option<Arc<ClusterSampler>>),
     ) -> Result<Self, TrainError> {
         let config = source.config;
-        let Trainable { dataset, features, labels } = Trainable::check(dataset, config)?;
+        let input_spec = source.input_spec(backend)?;
+        let Trainable { dataset, features, labels } = Trainable::check(dataset, config, &input_spec)?;
         let (model, _) = source.build(backend, 0, None)?;
         let by_layers = scores_by_layers(config, &*model)?;
-        let (input_spec, splits) = (source.input_spec(backend)?, dataset.splits);
+        let splits = dataset.splits;
         let scoring = if by_layers {
             let nodes = |split| SplitNodes::new(backend, &labels, split);
             Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)

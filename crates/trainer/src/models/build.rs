@@ -11,6 +11,7 @@ use super::gin::Gin;
 use super::lightgcn::LightGcn;
 use super::mlp::Mlp;
 use super::ngcn::Ngcn;
+use super::rgcn::Rgcn;
 use super::sage::Sage;
 use super::sgc::Sgc;
 use super::spec::{Dims, Model};
@@ -130,6 +131,7 @@ impl<B: Backend> BuildModel<B> for ModelConfig {
             ModelKind::Ngcn => Box::new(Ngcn::new(self, dims, init)?),
             ModelKind::Appnp => Box::new(Appnp::new(self, dims, init)?),
             ModelKind::Mlp => Box::new(Mlp::new(self, dims, init)?),
+            ModelKind::Rgcn => Box::new(Rgcn::new(self, dims, init)?),
             ModelKind::LightGcn => Box::new(LightGcn::new(self, dims.n_nodes, init)?),
         })
     }

@@ -36,6 +36,7 @@ impl<B: Backend> Model<B> for Sgc {
             hops: self.config.layers,
             raw_features: false,
             propagation: Propagation::Always,
+            relations: false,
         }
     }
 

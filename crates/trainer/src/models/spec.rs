@@ -2,7 +2,7 @@
 
 use girih_compute::{Backend, ComputeError};
 use girih_datasets::{Dataset, Outline};
-use girih_graph_format::{Degrees, Norm, UndefinedDegree};
+use girih_graph_format::{Degrees, Norm, RelationSizes, UndefinedDegree};
 
 use crate::TrainError;
 use crate::config::ModelConfig;
@@ -69,19 +69,26 @@ pub struct Dims {
     pub n_features: usize,
     /// Width of the logits.
     pub n_classes: usize,
+    /// Sizes of a typed graph, for models that read relations.
+    pub relations: RelationSizes,
 }
 
 impl Dims {
     /// Sizes of a data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
-        Self { n_nodes: dataset.n_nodes(), n_features: dataset.n_features(), n_classes: dataset.n_classes() }
+        Self::of_outline(&dataset.outline())
     }
 
     /// As [`of`](Self::of), but before the data set is loaded.
     #[must_use]
     pub fn of_outline(outline: &Outline) -> Self {
-        Self { n_nodes: outline.n_nodes, n_features: outline.n_features, n_classes: outline.n_classes }
+        Self {
+            n_nodes: outline.n_nodes,
+            n_features: outline.n_features,
+            n_classes: outline.n_classes,
+            relations: outline.relations,
+        }
     }
 
     /// Creates a sequence of layers: features to hidden, hidden to hidden, hidden to classes. `layer` takes index,
@@ -114,13 +121,16 @@ pub struct InputSpec {
     pub raw_features: bool,
     /// Rule for computing the aggregated features once, before training.
     pub propagation: Propagation,
+    /// Whether the model reads the relations of a typed graph. Data without types then has one relation, and the model
+    /// learns rows where data has no features.
+    pub relations: bool,
 }
 
 impl InputSpec {
     /// Inputs of a model that reads the raw features, and aggregates over `graph` by itself.
     #[must_use]
     pub const fn of_raw_features(graph: Option<Adjacency>) -> Self {
-        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never }
+        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never, relations: false }
     }
 
     /// Refuses a model that would ignore [`ModelConfig::normalization`].

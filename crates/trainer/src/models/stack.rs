@@ -266,6 +266,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
             hops: usize::from(aggregates_first),
             raw_features: !aggregates_first,
             propagation: if aggregates_first { Propagation::of(&self.config) } else { Propagation::Never },
+            relations: false,
         }
     }
 

@@ -29,6 +29,7 @@ mod normalize;
 mod params;
 mod pool;
 pub(crate) mod ranks;
+mod relations;
 mod segment;
 mod spmm;
 mod targets;

@@ -126,7 +126,21 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     /// # Errors
     /// When the device's memory does not suffice.
     pub fn glorot(&mut self, layer: usize, name: &str, shape: Shape, fan_in: usize) -> Result<ParamId, ComputeError> {
-        let bound = (6.0 / (fan_in + shape.cols) as f32).sqrt();
+        self.glorot_of(layer, name, shape, (fan_in, shape.cols))
+    }
+
+    /// As [`glorot`](Self::glorot), for elements of weights with the numbers `fans` of inputs and outputs, in any shape.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn glorot_of(
+        &mut self,
+        layer: usize,
+        name: &str,
+        shape: Shape,
+        (fan_in, fan_out): (usize, usize),
+    ) -> Result<ParamId, ComputeError> {
+        let bound = (6.0 / (fan_in + fan_out) as f32).sqrt();
         let mut stream = self.key.child(self.params.len() as u64).stream(0, 0);
         self.push(layer, name, shape, || (0..shape.len()).map(|_| (2.0 * stream.unit_f32() - 1.0) * bound).collect())
     }

@@ -425,6 +425,7 @@ fn concatenation() {
     });
 }
 
-const DIMS: Dims = Dims { n_nodes: NODES, n_features: FEATURES, n_classes: CLASSES };
+const DIMS: Dims =
+    Dims { n_nodes: NODES, n_features: FEATURES, n_classes: CLASSES, relations: RelationSizes::of_plain(NODES, 0) };
 /// Number of features, large enough for sparse features to stay sparse on the device.
 const FEATURES: usize = 12;

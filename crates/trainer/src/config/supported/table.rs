@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 34] = [
+pub(super) static TABLE: [Row; 38] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -89,6 +89,22 @@ pub(super) static TABLE: [Row; 34] = [
             "--task links with --model {model}",
             "from its initial weights of zero, inner products have no gradient",
             "give another --model, such as gcn",
+        ],
+    ),
+    Row::new(
+        |c| c.is_links() && c.model.reads_relations(),
+        [
+            "--task links with --model {model}",
+            "links of one kind have no relations",
+            "give another --model, such as gcn or sage",
+        ],
+    ),
+    Row::new(
+        |c| c.reorders && c.model.reads_relations(),
+        [
+            "--reorder with --model {model}",
+            "it learns rows for nodes by their ids, which another order would change for training alone",
+            "leave --reorder out",
         ],
     ),
     Row::new(
@@ -149,6 +165,14 @@ pub(super) static TABLE: [Row; 34] = [
         ["--features-from {rule} with --codec", "features that are made are not compressed", "leave one of them out"],
     ),
     Row::new(
+        |c| c.model.reads_relations() && c.knows_nodes() && !c.learns_features(),
+        [
+            "--features-from {rule} with --model {model}",
+            "without features it learns a row for each node and relation already",
+            "leave --features-from out, or give embedding:WIDTH",
+        ],
+    ),
+    Row::new(
         |c| c.model == Sgc && c.knows_nodes(),
         [
             "--features-from {rule} with --model {model}",
@@ -197,6 +221,14 @@ pub(super) static TABLE: [Row; 34] = [
             "--task links on ranks",
             "one rank splits the links and trains on them",
             "leave --ranks, --gpus and launchers out, or give --task nodes",
+        ],
+    ),
+    Row::new(
+        |c| c.is_on_ranks() && c.model.reads_relations(),
+        [
+            "--model {model} on ranks",
+            "partitions divide the rows of one adjacency, and it has one for each relation",
+            "train on one rank: leave --ranks, --gpus and launchers out",
         ],
     ),
     Row::of_flags(
