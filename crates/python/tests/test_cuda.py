@@ -113,6 +113,47 @@ def test_codes_are_decoded_as_on_the_cpu(codec, placement):
         np.testing.assert_allclose(there.x.cpu().numpy(), here.x, atol=1e-6)
 
 
+def sparse_rows(folder, n=5000, width=60):
+    """Store of sparse rows, of a file in the form of gnn-benchmark."""
+    made = np.random.default_rng(4)
+    dense = made.random((n, width)) < 0.1
+    indptr = np.concatenate([[0], dense.sum(1).cumsum()])
+    attributes = {"data": np.ones(indptr[-1], np.float32), "indices": dense.nonzero()[1], "indptr": indptr, "shape": dense.shape}
+    ring = {"data": np.ones(n), "indices": (np.arange(n) + 1) % n, "indptr": np.arange(n + 1), "shape": (n, n)}
+    members = {f"attr_{key}": np.asarray(value) for key, value in attributes.items()}
+    members |= {f"adj_{key}": np.asarray(value) for key, value in ring.items()}
+    np.savez(folder / "sparse.npz", labels=made.integers(0, 3, n), **members)
+    return girih.load(folder / "sparse.npz").features
+
+
+@pytest.mark.parametrize("form", ["int8", "int4", "f16", "bf16", "pca:5", "pq:4", "sparse", "mapped"])
+@pytest.mark.parametrize("placement, cache", [("device", 0.0), ("host", 0.0), ("host", 0.3), ("host", 1.0)])
+def test_rows_that_the_host_decodes_are_those_of_the_cpu(form, placement, cache, tmp_path):
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 60), dtype=np.float32)
+    if form == "sparse":
+        store = sparse_rows(tmp_path)
+        assert store.codec is None and store.rows is None
+    elif form == "mapped":
+        girih.compress(x, "int8").save(tmp_path / "x.codes")
+        store = girih.FeatureStore.open(tmp_path / "x.codes")
+    else:
+        store = girih.compress(x, form)
+    rows = cuda.FeatureStore(store, placement=placement, cache=cache, graph=graph)
+    for here, there in pairs(graph, np.arange(0, 2100), features=store, on_gpu=(cuda.Graph(graph), rows)):
+        same(there.x, here.x)
+    every = np.random.default_rng(5).permutation(graph.num_nodes)
+    same(rows.gather(every), store.gather(every))
+    rounded = cuda.FeatureStore(store, placement=placement, cache=cache, dtype="bfloat16").gather(every)
+    assert torch.equal(rounded.cpu(), torch.from_numpy(store.gather(every)).bfloat16())
+
+
+def test_long_rows_are_decoded_on_the_gpu():
+    store = girih.compress(np.random.default_rng(2).random((4, 300_000), dtype=np.float32), "int8")
+    rows = cuda.FeatureStore(store)
+    same(rows.gather([3, 0]), store.gather([3, 0]))
+
+
 def test_rows_in_bfloat16_are_rounded():
     x = np.random.default_rng(2).standard_normal((100, 16), dtype=np.float32)
     found = cuda.FeatureStore(x, dtype="bfloat16").gather(np.arange(100))
@@ -307,8 +348,8 @@ def test_wrong_arguments_are_told():
         cuda.FeatureStore(np.zeros((5000, 3), np.float32), placement="sharded")
     with pytest.raises(ValueError, match="cache"):
         cuda.FeatureStore(np.zeros((5000, 3), np.float32), placement="host", cache=1.5)
-    with pytest.raises(ValueError, match="codec"):
-        cuda.FeatureStore(girih.compress(np.zeros((5000, 3), np.float32), "int8"))
+    with pytest.raises(ValueError, match="place all rows on the device"):
+        cuda.FeatureStore(girih.compress(np.zeros((3, 300_000), np.float32), "int8"), placement="host")
     with pytest.raises(ValueError, match="dtype"):
         cuda.FeatureStore(np.zeros((5000, 3), np.float32), dtype="float64")
     with pytest.raises(ValueError, match="in use already"):
