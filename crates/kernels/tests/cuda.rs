@@ -7,6 +7,7 @@ use std::time::Instant;
 use girih_compute::prelude::*;
 use girih_compute::testing::{PIECE, check_backend, check_backend_in_parts, piece};
 use girih_compute::{Dtype, Epilogue, Shape, SparseOperand, Transpose};
+use girih_features::{CacheShares, HostRows, Placement};
 use girih_graph_format::{BlockMatrix, Coo, Csr, Duplicates, Matrix, Norm};
 use girih_kernels::{
     BlockKernel, Cuda, CudaMatrix, CudaSparse, Device, ForeignRows, MemoryPool, Tiling, keeping_context,
@@ -246,6 +247,57 @@ fn blocks_are_those_that_the_host_builds() {
             }
         }
     }
+}
+
+/// Rows without memory, of numbers that both types store exactly.
+struct Numbered(Shape);
+
+impl HostRows for Numbered {
+    fn shape(&self) -> Shape {
+        self.0
+    }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        out.iter_mut().enumerate().for_each(|(at, value)| *value = ((first * self.0.cols + at) * 7 % 251) as f32);
+    }
+}
+
+#[test]
+fn rows_that_the_host_decodes_are_gathered() {
+    const N: usize = 3000;
+    let Some(device) = device() else { return };
+    let cuda = Cuda::new(device);
+    let hottest: Vec<u32> = (0..N as u32).rev().collect();
+    for (cols, dtype) in [(1, Dtype::F32), (7, Dtype::Bf16), (100, Dtype::F32), (129, Dtype::Bf16)] {
+        let rows: Arc<dyn HostRows> = Arc::new(Numbered(Shape::new(N, cols)));
+        for share in [None, Some(0.0), Some(0.3), Some(1.0)] {
+            let shares = |every_gpu| CacheShares { every_gpu, one_gpu: 0.0 };
+            let placement = share.map(|share| Placement::of_shares(&hottest, shares(share), 1));
+            let store = cuda.decoded_rows(&rows, dtype, placement.as_ref()).unwrap();
+            // Several gathers: buffers and lists are used again.
+            for n in [0, 1, 2000, N, 17] {
+                let ids: Vec<u32> = (0..n).map(|i| (i * 1009 % N) as u32).collect();
+                let mut out = cuda.zeros(Shape::new(n, cols), dtype).unwrap();
+                store.gather(&cuda, &cuda.upload_ids(&ids).unwrap(), &mut out).unwrap();
+                let mut expected = vec![0.0; n * cols];
+                rows.gather(&ids, &mut expected);
+                assert!(
+                    cuda.download(&out).unwrap().data() == expected,
+                    "{n} × {cols}, {dtype:?}, {share:?} on the GPU"
+                );
+            }
+        }
+    }
+    let long: Arc<dyn HostRows> = Arc::new(Numbered(Shape::new(3, 300_000)));
+    let on_host = Placement::of_shares(&[0, 1, 2], CacheShares::default(), 1);
+    let Err(error) = cuda.decoded_rows(&long, Dtype::F32, Some(&on_host)) else { panic!("longer than a buffer") };
+    assert!(error.to_string().contains("place all rows on the device"), "{error}");
+    let mut out = cuda.zeros(Shape::new(1, 300_000), Dtype::F32).unwrap();
+    let store = cuda.decoded_rows(&long, Dtype::F32, None).unwrap();
+    store.gather(&cuda, &cuda.upload_ids(&[2]).unwrap(), &mut out).unwrap();
+    let mut expected = vec![0.0; 300_000];
+    long.read(2, &mut expected);
+    assert!(cuda.download(&out).unwrap().data() == expected);
 }
 
 #[test]

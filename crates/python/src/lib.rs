@@ -52,6 +52,7 @@ mod _girih {
         graph::CudaGraph,
         guest::{cuda_empty_cache, cuda_memory, cuda_set_memory_limit},
         loader::{CudaEpoch, CudaLoader},
+        requests::CudaRequests,
     };
     #[pymodule_export]
     use super::dataset::{Dataset, load};

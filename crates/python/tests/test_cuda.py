@@ -113,6 +113,47 @@ def test_codes_are_decoded_as_on_the_cpu(codec, placement):
         np.testing.assert_allclose(there.x.cpu().numpy(), here.x, atol=1e-6)
 
 
+def sparse_rows(folder, n=5000, width=60):
+    """Store of sparse rows, of a file in the form of gnn-benchmark."""
+    made = np.random.default_rng(4)
+    dense = made.random((n, width)) < 0.1
+    indptr = np.concatenate([[0], dense.sum(1).cumsum()])
+    attributes = {"data": np.ones(indptr[-1], np.float32), "indices": dense.nonzero()[1], "indptr": indptr, "shape": dense.shape}
+    ring = {"data": np.ones(n), "indices": (np.arange(n) + 1) % n, "indptr": np.arange(n + 1), "shape": (n, n)}
+    members = {f"attr_{key}": np.asarray(value) for key, value in attributes.items()}
+    members |= {f"adj_{key}": np.asarray(value) for key, value in ring.items()}
+    np.savez(folder / "sparse.npz", labels=made.integers(0, 3, n), **members)
+    return girih.load(folder / "sparse.npz").features
+
+
+@pytest.mark.parametrize("form", ["int8", "int4", "f16", "bf16", "pca:5", "pq:4", "sparse", "mapped"])
+@pytest.mark.parametrize("placement, cache", [("device", 0.0), ("host", 0.0), ("host", 0.3), ("host", 1.0)])
+def test_rows_that_the_host_decodes_are_those_of_the_cpu(form, placement, cache, tmp_path):
+    graph = random_graph()
+    x = np.random.default_rng(2).standard_normal((graph.num_nodes, 60), dtype=np.float32)
+    if form == "sparse":
+        store = sparse_rows(tmp_path)
+        assert store.codec is None and store.rows is None
+    elif form == "mapped":
+        girih.compress(x, "int8").save(tmp_path / "x.codes")
+        store = girih.FeatureStore.open(tmp_path / "x.codes")
+    else:
+        store = girih.compress(x, form)
+    rows = cuda.FeatureStore(store, placement=placement, cache=cache, graph=graph)
+    for here, there in pairs(graph, np.arange(0, 2100), features=store, on_gpu=(cuda.Graph(graph), rows)):
+        same(there.x, here.x)
+    every = np.random.default_rng(5).permutation(graph.num_nodes)
+    same(rows.gather(every), store.gather(every))
+    rounded = cuda.FeatureStore(store, placement=placement, cache=cache, dtype="bfloat16").gather(every)
+    assert torch.equal(rounded.cpu(), torch.from_numpy(store.gather(every)).bfloat16())
+
+
+def test_long_rows_are_decoded_on_the_gpu():
+    store = girih.compress(np.random.default_rng(2).random((4, 300_000), dtype=np.float32), "int8")
+    rows = cuda.FeatureStore(store)
+    same(rows.gather([3, 0]), store.gather([3, 0]))
+
+
 def test_rows_in_bfloat16_are_rounded():
     x = np.random.default_rng(2).standard_normal((100, 16), dtype=np.float32)
     found = cuda.FeatureStore(x, dtype="bfloat16").gather(np.arange(100))
@@ -307,8 +348,8 @@ def test_wrong_arguments_are_told():
         cuda.FeatureStore(np.zeros((5000, 3), np.float32), placement="sharded")
     with pytest.raises(ValueError, match="cache"):
         cuda.FeatureStore(np.zeros((5000, 3), np.float32), placement="host", cache=1.5)
-    with pytest.raises(ValueError, match="codec"):
-        cuda.FeatureStore(girih.compress(np.zeros((5000, 3), np.float32), "int8"))
+    with pytest.raises(ValueError, match="place all rows on the device"):
+        cuda.FeatureStore(girih.compress(np.zeros((3, 300_000), np.float32), "int8"), placement="host")
     with pytest.raises(ValueError, match="dtype"):
         cuda.FeatureStore(np.zeros((5000, 3), np.float32), dtype="float64")
     with pytest.raises(ValueError, match="in use already"):
@@ -589,6 +630,169 @@ def test_pygs_arguments_of_the_cpu_are_refused():
         girih.pyg.NeighborLoader(data, FAN_OUT, subgraph_type="induced", device="cuda")
     with pytest.raises(ValueError, match="device"):
         girih.pyg.NeighborLoader(data, FAN_OUT, placement="host")
+
+
+def same_data(mine, theirs):
+    """A batch of PyG on the CPU, and the same on the GPU."""
+    assert sorted(mine.keys()) == sorted(theirs.keys())
+    for key, value in mine:
+        if isinstance(value, torch.Tensor):
+            assert theirs[key].is_cuda, key
+            assert torch.equal(theirs[key].cpu(), value) and theirs[key].dtype == value.dtype, key
+        else:
+            assert theirs[key] == value, key
+
+
+def of_seed(loader, n=None, late=False):
+    """Batches of an epoch, the first `n` of them, of one seed of torch's generator; `late`: on a GPU that is busy."""
+    torch.manual_seed(3)
+    found = []
+    for _, batch in zip(range(len(loader) if n is None else n), loader):
+        if late:
+            torch.cuda._sleep(1_000_000)
+        found.append(batch)
+    return found
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"shuffle": True, "drop_last": True}, {"neg_sampling": "binary"}, {"neg_sampling": "binary", "edge_label": True},
+    {"neg_sampling": {"mode": "binary", "amount": 0.5}, "shuffle": True},
+    {"neg_sampling": {"mode": "triplet", "amount": 1}}, {"neg_sampling": {"mode": "triplet", "amount": 3}, "shuffle": True},
+    {"neg_sampling": "binary", "replace": True}, {"neg_sampling": "binary", "weight_attr": "edge_weight"},
+])  # fmt: skip
+@pytest.mark.parametrize("placed", [{}, {"placement": "host", "cache": 0.1}])
+def test_batches_of_links_are_those_of_the_cpu(options, placed):
+    import girih.pyg
+
+    data, options = data_of(), dict(options)
+    data.edge_weight = torch.rand(data.num_edges) + 0.1
+    if options.get("edge_label"):
+        options["edge_label"] = torch.randint(3, (data.num_edges,))
+    # Fewer batches than are requested ahead, as many, and more.
+    for links in (0, 400, 1600, 2100):
+        chosen = {key: value[:links] if isinstance(value, torch.Tensor) else value for key, value in options.items()}
+        make = lambda **more: girih.pyg.LinkNeighborLoader(  # noqa: E731
+            data, [5, 3], data.edge_index[:, :links], batch_size=400, pin_memory="device" in more, **chosen, **more
+        )
+        if links == 0 and ("edge_label" in chosen or "shuffle" in chosen):
+            continue  # PyG takes no empty lists of these.
+        here, there = make(), make(device="cuda", **placed)
+        assert len(here) == len(there) == len(of_seed(there))
+        for mine, theirs in zip(of_seed(here), of_seed(there), strict=True):
+            same_data(mine, theirs)
+
+
+def test_links_share_graph_and_rows_on_the_gpu():
+    import girih.pyg
+
+    data = data_of()
+    graph = girih.pyg.graph_of(data)
+    on_gpu = cuda.Graph(graph)
+    store = girih.compress(data.x.numpy(), "int8")
+    rows = cuda.FeatureStore(store, placement="host", cache=0.3, graph=graph)
+    for batch_size in (100, 5000):
+        options = {"graph": graph, "batch_size": batch_size, "neg_sampling": "binary", "shuffle": True}
+        here = girih.pyg.LinkNeighborLoader(data, FAN_OUT, **options)
+        there = girih.pyg.LinkNeighborLoader(data, FAN_OUT, device=on_gpu, x=rows, **options)
+        # Another epoch is under way.
+        other = iter(there)
+        next(other)
+        n = min(len(here), 30)
+        for mine, theirs in zip(of_seed(here, n), of_seed(there, n, late=True), strict=True):
+            mine.x = torch.from_numpy(store.gather(mine.n_id.numpy()))
+            same_data(mine, theirs)
+        del other
+
+
+def test_links_are_transformed_on_the_gpu():
+    import girih.pyg
+
+    def without_last(out):
+        out.node, out.row, out.col, out.edge = out.node[:-1], out.row[:0], out.col[:0], out.edge[:0]
+        return out
+
+    def mark(batch):
+        batch.mark = True
+        return batch
+
+    data = data_of()
+    make = lambda device: girih.pyg.LinkNeighborLoader(  # noqa: E731
+        data, [3], batch_size=5000, transform=mark, transform_sampler_output=without_last, device=device
+    )
+    for mine, theirs in zip(of_seed(make(None)), of_seed(make("cuda")), strict=True):
+        assert theirs.mark
+        same_data(mine, theirs)
+
+
+def test_epochs_of_links_end_anywhere():
+    import girih.pyg
+
+    data = data_of()
+    loader = girih.pyg.LinkNeighborLoader(data, [5, 3], batch_size=300, neg_sampling="binary", device="cuda")
+
+    def used():
+        gc.collect()
+        torch.cuda.synchronize()
+        return cuda.memory()[0]
+
+    def stopped(n):
+        for _, batch in zip(range(n), loader):
+            batch.edge_index, batch.x
+
+    stopped(20)
+    before = used()
+    for n in (0, 1, 3, 9, 20, 1000):
+        stopped(n)
+    assert used() == before
+    del loader
+    assert used() < before
+
+
+def test_batches_are_requested_one_by_one():
+    graph = random_graph()
+    on_gpu, sampler = cuda.Graph(graph), girih.Sampler(graph, FAN_OUT)
+    loader = girih._girih.CudaLoader(on_gpu._native, sampler, None, (50, False, False, 0), None)
+    assert len(loader) == 0 and list(loader) == []
+    requests = loader.requests()
+    seeds = [np.arange(at, at + size) for at, size in ((0, 50), (7, 1), (100, 49), (4000, 20), (3, 50))]
+    for number, each in enumerate(seeds):
+        requests.request(each, 100 + number)
+    requests.finish()
+    with pytest.raises(ValueError, match="requested already"):
+        requests.request([1], 0)
+    found = list(requests)
+    assert [batch.digest for batch in found] == [sampler.sample(s, seed=100 + n).digest for n, s in enumerate(seeds)]
+    assert [(batch.number, batch.batch_size) for batch in found] == [(n, len(s)) for n, s in enumerate(seeds)]
+    for wrong, error, message in (([5000], IndexError, "5000"), ([3, 3], ValueError, "twice"), (np.arange(51), ValueError, "51")):
+        requests = loader.requests()
+        with pytest.raises(error, match=message):
+            requests.request(wrong, 0)
+            requests.finish()
+            next(requests)
+    requests = loader.requests()
+    requests.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(requests)
+
+
+def test_what_links_are_not_on_a_gpu_is_told():
+    import girih.pyg
+
+    data = data_of()
+    for options, name in (
+        ({"disjoint": True}, "disjoint"), ({"subgraph_type": "induced"}, "directional"), ({"num_workers": 2}, "num_workers"),
+        ({"batch_sampler": [[0, 1]]}, "batch_sampler"), ({"batch_size": None}, "batch_sampler"),
+    ):  # fmt: skip
+        with pytest.raises(NotImplementedError, match=name):
+            girih.pyg.LinkNeighborLoader(data, FAN_OUT, device="cuda", **options)
+    with pytest.raises(NotImplementedError, match="epochs"):
+        girih.pyg.LinkNeighborLoader(data, FAN_OUT, device="cuda")([0])
+    with pytest.raises(ValueError, match="device"):
+        girih.pyg.LinkNeighborLoader(data, FAN_OUT, cache=0.1)
+    with pytest.raises(ValueError, match="x is for a GPU"):
+        girih.pyg.LinkNeighborLoader(data, FAN_OUT, x=data.x)
+    with pytest.raises(IndexError, match="3000"):
+        next(iter(girih.pyg.LinkNeighborLoader(data, FAN_OUT, torch.tensor([[3000], [0]]), device="cuda")))
 
 
 def test_a_model_learns_on_the_gpu():

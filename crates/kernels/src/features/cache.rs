@@ -30,9 +30,10 @@ pub(crate) struct DeviceCache {
 }
 
 /// Rows that one GPU holds.
-struct CacheShard {
+pub(super) struct CacheShard {
     _bytes: Option<Buffer<u8>>,
-    address: u64,
+    /// Address of the first row; the rows are contiguous.
+    pub(super) address: u64,
 }
 
 impl DeviceCache {
@@ -94,8 +95,13 @@ impl Drop for DeviceCache {
 }
 
 impl CacheShard {
-    /// Copies the rows of `nodes` to the device.
-    fn new(cuda: &Cuda, rows: &Rows<'_>, read: ReadRows<'_>, nodes: &[NodeId]) -> Result<Self, ComputeError> {
+    /// Copies the rows of `nodes` to the device, piece by piece.
+    pub(super) fn new(
+        cuda: &Cuda,
+        rows: &Rows<'_>,
+        read: ReadRows<'_>,
+        nodes: &[NodeId],
+    ) -> Result<Self, ComputeError> {
         let n_bytes = nodes.iter().map(|&node| rows.n_bytes(node as usize)).sum();
         if n_bytes == 0 {
             return Ok(Self { _bytes: None, address: 0 });

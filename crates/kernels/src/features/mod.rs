@@ -12,7 +12,8 @@
 //! GPUs. Rows on the host are read in one of two ways, which [`HostReads`] selects. They lie in pinned memory that a
 //! launch of few blocks reads over the bus at the same time; or host cores gather them and copies bring them. With one
 //! launch for both kinds, a warp would hold rows of GPUs while it waits for the host. For a code book (paper B) only
-//! codes travel. Where only sums of rows are wanted, these are computed from codes ([`code_book`]).
+//! codes travel. Rows that devices cannot decode are decoded by those cores, or once, into memory of the device.
+//! Where only sums of rows are wanted, these are computed from codes ([`code_book`]).
 
 mod cache;
 mod cached;
@@ -42,13 +43,13 @@ use girih_compress::CompressedFeatures;
 use girih_compute::scratch::pitch;
 use girih_compute::{ComputeError, Dtype, Shape, checks};
 use girih_features::{
-    ByTransport, FeatureDevice, FeatureStore, HostFeatures, HostReads, PatchRowsOperand, Placement, SplitRows,
-    WritableStore,
+    ByTransport, FeatureDevice, FeatureStore, HostFeatures, HostReads, HostRows, PatchRowsOperand, Placement,
+    SplitRows, WritableStore,
 };
 use girih_graph_format::{Matrix, NodeId};
 use rayon::prelude::*;
 
-use self::cache::DeviceCache;
+use self::cache::{CacheShard, DeviceCache};
 use self::cached::Cached;
 use self::code_book::{CodeBook, CodeSums};
 use self::decoded::Decoded;
@@ -56,9 +57,9 @@ use self::group::{Group, SharedPinned};
 use self::in_place::InPlace;
 use self::patches::{LocalRows, asking_others, reading_others};
 use self::request::{RowBuffers, StoredRows, address};
-use self::row_checks::{OPERATION, check_written};
+use self::row_checks::{OPERATION, check_brought, check_written};
 pub(crate) use self::row_launch::RowLaunch;
-use self::row_sources::{Dense, Form, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
+use self::row_sources::{Dense, Form, RowsDecoded, RowsOfCodes, RowsOfMatrix, RowsOfPieces, RowsOnHost};
 pub(crate) use self::shared::Shared;
 use self::staged::{GatherJob, Staged, StagedSource};
 use self::store::Store;
@@ -204,6 +205,38 @@ impl Cuda {
     /// Whether the host gathers rows of `row_bytes` bytes: it does unless `reads` forbids it or rows are too long.
     fn brings_rows(row_bytes: usize, reads: HostReads) -> bool {
         reads != HostReads::InPlace && row_bytes <= ROW_BYTES_MAX
+    }
+
+    /// Stores rows that the host decodes: sparse ones, or codes that the device does not decode. Without a placement
+    /// all are decoded now, into memory of the device. With one, those that it gives to GPUs are, and threads of the
+    /// host decode the others for each gather. All ranks of a process call it together.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice, the placement is for other devices, a rank fails, or rows that stay
+    /// on the host are too long for its threads.
+    pub fn decoded_rows(
+        &self,
+        rows: &Arc<dyn HostRows>,
+        dtype: Dtype,
+        placement: Option<&Placement>,
+    ) -> Result<Box<dyn FeatureStore<Self>>, ComputeError> {
+        let Shape { rows: n_rows, cols } = rows.shape();
+        checks::allocation(Shape::new(n_rows, pitch(cols)), dtype.n_bytes())?;
+        let form = Dense { cols, dtype };
+        let row_bytes = form.row_bytes();
+        let offset = |row| (row * row_bytes) as u64;
+        let placed = Rows { operation: OPERATION, n_rows, offset: &offset, mark: ON_HOST };
+        let source: Arc<dyn StagedSource> = Arc::new(RowsDecoded { rows: Arc::clone(rows), form });
+        if let Some(placement) = placement {
+            check_brought(row_bytes)?;
+            return self.staged(Form::Dense(form), (&placed, placement), &source);
+        }
+        let copy = |row: usize, to: &mut [u8]| source.copy(row, to);
+        let mut read = |nodes: &[NodeId]| Ok(placed.copied(&copy, nodes));
+        let all: Vec<NodeId> = (0..n_rows as NodeId).collect();
+        let decoded = CacheShard::new(self, &placed, &mut read, &all)?;
+        let source = RowSource::at(decoded.address, row_bytes as u64);
+        self.formed(Form::Dense(form), (n_rows, row_bytes), InPlace::resident(source, decoded))
     }
 
     /// Store of rows that the host gathers, except for those that a placement puts on GPUs.

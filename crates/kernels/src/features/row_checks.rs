@@ -2,6 +2,8 @@
 
 use girih_compute::{ComputeError, Dtype, Shape};
 
+use super::threads::ROW_BYTES_MAX;
+
 /// Name of the operation in errors.
 pub(crate) const OPERATION: &str = "rows by id";
 
@@ -37,6 +39,18 @@ pub(crate) fn check_written(
     Err(ComputeError::argument(OPERATION, what))
 }
 
+/// Fails if rows are too long for the buffers of the host's threads.
+pub(crate) fn check_brought(row_bytes: usize) -> Result<(), ComputeError> {
+    if row_bytes <= ROW_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!(
+        "a decoded row has {row_bytes} bytes, and threads of the host bring rows of at most {ROW_BYTES_MAX}; place all rows \
+         on the device"
+    );
+    Err(ComputeError::argument(OPERATION, what))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +67,16 @@ mod tests {
             let expected = format!("rows by id: the output is {output}, and there are 5 rows of 4 columns");
             assert_eq!(check_first(output, Shape::new(5, 4)).unwrap_err().to_string(), expected);
         }
+    }
+
+    #[test]
+    fn rows_longer_than_a_buffer_are_refused() {
+        assert!(check_brought(ROW_BYTES_MAX).is_ok());
+        assert_eq!(
+            check_brought(ROW_BYTES_MAX + 32).unwrap_err().to_string(),
+            "rows by id: a decoded row has 1048608 bytes, and threads of the host bring rows of at most 1048576; place all \
+             rows on the device"
+        );
     }
 
     #[test]

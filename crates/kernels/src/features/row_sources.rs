@@ -1,5 +1,6 @@
 //! Host rows in the format of devices: [`Dense`] is the format on the device; sources give access to the rows.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
@@ -114,6 +115,27 @@ impl StagedSource for RowsOfMatrix {
     }
 }
 
+/// Rows that the host decodes as they are read.
+pub(crate) struct RowsDecoded {
+    pub(crate) rows: Arc<dyn HostRows>,
+    pub(crate) form: Dense,
+}
+
+thread_local! {
+    /// Memory of the row that a thread decodes. It is taken while in use: a reader may run other work of its pool.
+    static DECODED: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
+
+impl StagedSource for RowsDecoded {
+    fn copy(&self, row: usize, to: &mut [u8]) {
+        let mut values = DECODED.take();
+        values.resize(self.form.cols, 0.0);
+        self.rows.read(row, &mut values);
+        self.form.write(to, &values);
+        DECODED.set(values);
+    }
+}
+
 /// Rows in the format of devices, in memory of all ranks of the process.
 pub(crate) struct RowsOfPieces {
     pub(crate) pieces: Arc<HostTable>,
@@ -141,6 +163,24 @@ impl RowBytes for RowsOfCodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decoded_rows_are_those_of_their_reader() {
+        for cols in [3, 21, 8] {
+            let rows = Matrix::new(4, cols, (0..4 * cols).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+            for dtype in [Dtype::F32, Dtype::Bf16] {
+                let form = Dense { cols, dtype };
+                let mut expected = vec![0xff; 4 * form.row_bytes()];
+                form.write_all(&mut expected, &rows, 0);
+                let decoded = RowsDecoded { rows: Arc::new(rows.clone()), form };
+                let mut bytes = vec![0xff; form.row_bytes()];
+                for (row, expected) in expected.chunks(form.row_bytes()).enumerate().rev() {
+                    decoded.copy(row, &mut bytes);
+                    assert_eq!(bytes, expected, "row {row} of {cols} columns");
+                }
+            }
+        }
+    }
 
     #[test]
     fn rows_are_read_as_they_were_written() {

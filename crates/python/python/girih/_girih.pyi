@@ -23,6 +23,7 @@ __all__ = [
     "CudaFeatures",
     "CudaGraph",
     "CudaLoader",
+    "CudaRequests",
     "DeviceArray",
     "ForwardPass",
     "Sampler",
@@ -650,13 +651,26 @@ class CudaLoader:
         cls,
         graph: CudaGraph,
         sampler: Sampler,
-        seeds: ArrayLike,
+        seeds: ArrayLike | None,
         order: tuple[int, bool, bool, int],
         features: CudaFeatures | None,
     ) -> CudaLoader: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> CudaEpoch: ...
     def epoch(self, number: int, *, first: int = 0) -> CudaEpoch: ...
+    def requests(self) -> CudaRequests:
+        """Batches that are requested one by one, of at most batch_size seeds."""
+
+@final
+class CudaRequests:
+    """Batches on a GPU whose seeds come one by one. Each comes once the two behind it are requested, or `finish` is called."""
+
+    def __iter__(self) -> CudaRequests: ...
+    def __next__(self) -> CudaBatch: ...
+    def request(self, seeds: ArrayLike, seed: int) -> None:
+        """Requests a batch of distinct seeds. Raises IndexError for a seed that is no node."""
+    def finish(self) -> None: ...
+    def close(self) -> None: ...
 
 def cuda_memory(ordinal: int) -> tuple[int, int]: ...
 def cuda_empty_cache(ordinal: int) -> None: ...

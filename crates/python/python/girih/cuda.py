@@ -88,12 +88,13 @@ class FeatureStore:
 
     rows: a `girih.FeatureStore`, compressed or not, in memory or mapped; or an array (rows, columns).
     device: the GPU; default: PyTorch's current one.
-    placement: "device" for memory of the GPU, "host" for memory of the host or a mapped file.
+    placement: "device" for memory of the GPU, "host" for memory of the host or a mapped file. Sparse rows, and codes
+        other than "topk", are decoded for it once; on the host, threads decode the rows of each batch.
     cache: share of hot rows that are on the GPU, too, of rows on the host; 0 to 1.
     graph: decides which rows are hot: those of the nodes that most nodes have as neighbors. Default: the first rows.
     dtype: "float32" or "bfloat16", of gathered rows.
 
-    Raises MemoryError if memory does not suffice, and ValueError for sparse rows.
+    Raises MemoryError if memory does not suffice.
     """
 
     def __init__(

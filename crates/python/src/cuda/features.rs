@@ -6,7 +6,7 @@ use girih_compute::prelude::*;
 use girih_compute::{ComputeError, Dtype, Shape};
 use girih_datasets::Features;
 use girih_features::{
-    CacheShares, FeatureDevice, FeatureStore as Store, HostReads, Hotness, Pending, Placement, Visits,
+    CacheShares, FeatureDevice, FeatureStore as Store, HostReads, HostRows, Hotness, Pending, Placement, Visits,
 };
 use girih_graph_format::{Csr, NodeId};
 use girih_kernels::{Cuda, CudaIds, CudaMatrix};
@@ -40,7 +40,7 @@ pub struct Held {
 enum Rows {
     /// A matrix of the device.
     Resident(CudaMatrix),
-    /// Codes, rows of the host, or both.
+    /// Codes, rows that the host decodes, or rows of the host.
     Stored(Box<dyn Store<Cuda>>),
 }
 
@@ -123,24 +123,38 @@ impl Place {
     }
 }
 
-/// Rows of features as a device has them.
-fn upload(cuda: &Cuda, features: &Features, dtype: Dtype, placement: Option<&Placement>) -> Result<Rows, ComputeError> {
-    let missing =
-        || ComputeError::argument("features", "the GPU does not decode this codec; take another, or rows as they are");
-    let placed = placement.map(|placement| (placement, HostReads::Auto));
-    match (features, placed) {
-        (Features::Dense(rows), None) => cuda.upload(rows, dtype).map(Rows::Resident),
-        (Features::Dense(rows), Some(placed)) => {
-            let made = cuda.host_features(rows, dtype, placed)?;
-            made.map(|made| Rows::Stored(made.reader)).ok_or_else(missing)
-        }
-        (Features::Compressed(codes), placed) => {
-            cuda.code_rows(codes, dtype, placed)?.map(Rows::Stored).ok_or_else(missing)
-        }
-        (Features::Sparse(_), _) => {
-            Err(ComputeError::argument("features", "sparse rows are not gathered on GPUs; give a dense array"))
-        }
+/// Rows that the host decodes one by one.
+struct Decoded(Arc<Features>);
+
+impl HostRows for Decoded {
+    fn shape(&self) -> Shape {
+        Shape::new(self.0.n_rows(), self.0.width())
     }
+
+    fn read(&self, first: usize, out: &mut [f32]) {
+        self.0.rows().read_rows(first, out).expect("rows in memory, or mapped");
+    }
+}
+
+/// Rows of features as a device has them.
+fn upload(
+    cuda: &Cuda,
+    features: &Arc<Features>,
+    dtype: Dtype,
+    placement: Option<&Placement>,
+) -> Result<Rows, ComputeError> {
+    let placed = placement.map(|placement| (placement, HostReads::Auto));
+    let as_stored = match (&**features, placed) {
+        (Features::Dense(rows), None) => return cuda.upload(rows, dtype).map(Rows::Resident),
+        (Features::Dense(rows), Some(placed)) => cuda.host_features(rows, dtype, placed)?.map(|made| made.reader),
+        (Features::Compressed(codes), placed) => cuda.code_rows(codes, dtype, placed)?,
+        (Features::Sparse(_), _) => None,
+    };
+    let decoded = || {
+        let rows: Arc<dyn HostRows> = Arc::new(Decoded(Arc::clone(features)));
+        cuda.decoded_rows(&rows, dtype, placement)
+    };
+    as_stored.map_or_else(decoded, Ok).map(Rows::Stored)
 }
 
 fn dtype_of(name: &str) -> PyResult<Dtype> {

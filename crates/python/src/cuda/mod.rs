@@ -2,7 +2,9 @@
 //!
 //! - [`guest`]: the device of a GPU and a stream of the other library; memory from a pool of its own.
 //! - [`array`]: `DeviceArray`, memory that other libraries take over without a copy; [`dlpack`]: how.
-//! - [`graph`]: `CudaGraph`; [`features`]: `CudaFeatures`; [`loader`]: `CudaLoader`, batches made ahead.
+//! - [`graph`]: `CudaGraph`; [`features`]: `CudaFeatures`.
+//! - [`loader`]: `CudaLoader`, batches of epochs; [`requests`]: batches of seeds that come one by one; [`feeder`]: the
+//!   thread that makes both ahead.
 //! - [`batch`]: `CudaBatch` and `CudaBlock`; [`prepared`]: operands of layers that are made with them;
 //!   [`release`]: a thread that frees their memory.
 //!
@@ -13,8 +15,10 @@ pub mod array;
 pub mod batch;
 mod dlpack;
 pub mod features;
+mod feeder;
 pub mod graph;
 pub mod guest;
 pub mod loader;
 pub mod prepared;
 pub mod release;
+pub mod requests;

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use girih_compute::ComputeError;
 use girih_kernels::{Cuda, CudaSparse, SampledBatch};
+use girih_sampling::Block;
 
 use super::adjacency::sorted_rows;
 use super::kind::Kind;
@@ -71,50 +72,68 @@ impl BlockOperands {
         if let Some(operands) = self.on_host.get() {
             return Ok(operands);
         }
-        let batch = self.batch.to_host(&self.graph.cuda)?;
-        let block = &batch.blocks[batch.blocks.len() - 1 - self.hop];
-        let operands = sorted_rows(block).map_err(|error| refused(error.to_string()))?;
+        let block = self.downloaded()?;
+        let operands = sorted_rows(&block).map_err(|error| refused(error.to_string()))?;
         let graph = &self.graph.csr;
-        let whole = graph.values().is_none().then(|| Whole { graph: graph.clone(), nodes: block.nodes.clone() });
+        let whole = graph.values().is_none().then(|| Whole { graph: graph.clone(), nodes: block.nodes });
         Ok(self.on_host.get_or_init(|| Arc::new(operands.of_block(whole))))
+    }
+
+    fn downloaded(&self) -> Result<Block, ComputeError> {
+        let mut batch = self.batch.to_host(&self.graph.cuda)?;
+        let at = batch.blocks.len() - 1 - self.hop;
+        Ok(batch.blocks.swap_remove(at))
+    }
+
+    /// Whether the GPU makes the pattern, with or without self loops.
+    fn has_pattern(&self, loops: bool) -> bool {
+        scaling(Kind::Pattern { loops }, &self.graph, self.has_repeats).is_some()
+    }
+
+    /// Result of `of_block` if the GPU makes the pattern, else of `of_host`.
+    fn of_pattern<T>(
+        &self,
+        loops: bool,
+        of_host: impl FnOnce(&OnHost) -> Result<T, String>,
+        of_block: impl FnOnce(&Block) -> T,
+    ) -> Result<T, String> {
+        let text = |error: ComputeError| error.to_string();
+        self.graph.cuda.with_context(|| {
+            if self.has_pattern(loops) {
+                self.downloaded().map(|block| of_block(&block)).map_err(text)
+            } else {
+                of_host(self.on_host().map_err(text)?)
+            }
+        })
     }
 
     /// As [`OnHost::edges`], of the pattern that the GPU makes.
     pub fn edges(&self, loops: bool) -> Result<Vec<i64>, String> {
-        let text = |error: ComputeError| error.to_string();
-        if scaling(Kind::Pattern { loops }, &self.graph, self.has_repeats).is_none() {
-            return self.graph.cuda.with_context(|| self.on_host().map_err(text)?.edges(loops));
-        }
-        let (_, n_rows, n_edges) = self.sizes();
-        if !loops {
+        let (_, _, n_edges) = self.sizes();
+        if !loops && self.has_pattern(loops) {
+            // Entries are the edges, in order: nothing is downloaded.
             return Ok((0..n_edges as i64).collect());
         }
-        let batch = self.graph.cuda.with_context(|| self.batch.to_host(&self.graph.cuda)).map_err(text)?;
-        let block = &batch.blocks[batch.blocks.len() - 1 - self.hop];
-        let of_row = |row: usize| {
-            let edges = block.indptr[row].cast_signed()..block.indptr[row + 1].cast_signed();
-            edges.chain(std::iter::once((n_edges + row) as i64))
-        };
-        Ok((0..n_rows).flat_map(of_row).collect())
+        let of_block =
+            |block: &Block| entries(block, loops).map(|(row, edge)| edge.unwrap_or(n_edges + row) as i64).collect();
+        self.of_pattern(loops, |operands| operands.edges(loops), of_block)
     }
 
     /// As [`OnHost::ends`], of the pattern that the GPU makes.
     pub fn ends(&self, loops: bool) -> Result<(Vec<i64>, Vec<i64>), String> {
-        let text = |error: ComputeError| error.to_string();
-        self.graph.cuda.with_context(|| {
-            if scaling(Kind::Pattern { loops }, &self.graph, self.has_repeats).is_none() {
-                return self.on_host().map_err(text)?.ends(loops);
-            }
-            let batch = self.batch.to_host(&self.graph.cuda).map_err(text)?;
-            let block = &batch.blocks[batch.blocks.len() - 1 - self.hop];
-            let (mut sources, mut destinations) = (Vec::new(), Vec::new());
-            for row in 0..block.n_destinations {
-                let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
-                sources.extend(block.indices[edges].iter().map(|&source| i64::from(source)));
-                sources.extend(loops.then_some(row as i64));
-                destinations.resize(sources.len(), row as i64);
-            }
-            Ok((sources, destinations))
-        })
+        let of_block = |block: &Block| {
+            let source = |row: usize, edge: Option<usize>| edge.map_or(row as i64, |at| i64::from(block.indices[at]));
+            entries(block, loops).map(|(row, edge)| (source(row, edge), row as i64)).unzip()
+        };
+        self.of_pattern(loops, |operands| operands.ends(loops), of_block)
     }
+}
+
+/// Row of each entry of the pattern that the GPU makes of a block, and its edge; a self loop, which has none, comes last
+/// in its row.
+fn entries(block: &Block, loops: bool) -> impl Iterator<Item = (usize, Option<usize>)> + '_ {
+    (0..block.n_destinations).flat_map(move |row| {
+        let edges = block.indptr[row] as usize..block.indptr[row + 1] as usize;
+        edges.map(move |edge| (row, Some(edge))).chain(loops.then_some((row, None)))
+    })
 }

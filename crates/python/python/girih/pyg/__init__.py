@@ -1,7 +1,8 @@
 """PyTorch Geometric: its loaders over girih's samplers, and loaders that sample ahead on threads.
 
 - `NeighborSampler`: for PyG's own `NodeLoader` and `LinkLoader`; one line of a program changes.
-- `NeighborLoader`, `LinkNeighborLoader`: PyG's argument names; the first makes batches ahead, on threads.
+- `NeighborLoader`, `LinkNeighborLoader`: PyG's argument names; the first makes batches ahead, on threads, and both do so
+  on a GPU.
 - `ClusterLoader`, `GraphSAINTNodeSampler`, `GraphSAINTEdgeSampler`, `GraphSAINTRandomWalkSampler`: batches of subgraphs.
 - `graph_of`, `from_pyg`, `to_pyg`, `reorder`, `random_walks`; `Features` and `Edges`: PyG's feature and graph stores over girih's.
 
@@ -9,8 +10,9 @@ A graph is copied once, by `graph_of(data)`. Loaders of the same data share it: 
 """
 
 from .graphs import Edges, Features, from_pyg, graph_of, random_walks, reorder, to_pyg
+from .links import LinkNeighborLoader
 from .loader import NeighborLoader
-from .sampler import LinkNeighborLoader, NeighborSampler
+from .sampler import NeighborSampler
 from .subgraphs import (
     ClusterLoader,
     GraphSAINTEdgeSampler,

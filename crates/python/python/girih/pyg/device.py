@@ -1,6 +1,8 @@
-"""What `NeighborLoader(device="cuda")` keeps on the GPU: the graph, feature rows, and attributes of nodes and edges."""
+"""What loaders with `device="cuda"` keep on the GPU: the graph, feature rows, and attributes of nodes and edges."""
 
 import copy
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -10,8 +12,47 @@ from torch_geometric.sampler import SamplerOutput  # type: ignore[import-untyped
 
 import girih
 
+from .. import _girih
 from .graphs import selected
 from .sampler import NeighborSampler
+
+_AHEAD = 4
+"""Batches that are requested before the first of them is taken: the next one is then made during the step."""
+
+
+class Requested:
+    """Batches on a GPU of seeds that are known a few batches ahead alone.
+
+    most: largest number of seeds of a batch.
+    """
+
+    def __init__(self, data: "OnGpu", most: int) -> None:
+        features = None if data.rows is None else data.rows._native
+        self._loader = _girih.CudaLoader(data.graph._native, data.sampler.sampler, None, (most, False, False, 0), features)
+
+    def batches(self, requests: Iterable[tuple[Tensor, int, Any]]) -> Iterator[tuple[Any, Any]]:
+        """Batch for each of (seeds, seed of draws, anything), with the last of these."""
+        import girih.cuda as cuda
+
+        made, waiting = self._loader.requests(), deque[Any]()
+        for seeds, seed, anything in requests:
+            made.request(seeds.numpy(), seed)
+            waiting.append(anything)
+            if len(waiting) == _AHEAD:
+                yield cuda.Batch(next(made)), waiting.popleft()
+        made.finish()
+        yield from zip(map(cuda.Batch, made), waiting, strict=True)
+
+
+def on_gpu(data: Any, sampler: Any, device: Any, x: Any, *, placement: str, cache: float) -> "OnGpu | None":
+    """Data of a loader on a GPU, as `OnGpu`; None for the CPU, where rows have no placement and no cache."""
+    if device is None or torch.device("cpu") == device:
+        if (placement, cache) != ("device", 0.0):
+            raise ValueError("placement and cache are for a GPU; give device=\"cuda\", too")
+        return None
+    if not isinstance(sampler, NeighborSampler):
+        raise TypeError("device= takes a neighbor_sampler of girih; leave it out, or give a girih.pyg.NeighborSampler")
+    return OnGpu(data, sampler, device, x, placement=placement, cache=cache)
 
 
 class OnGpu:
@@ -24,7 +65,7 @@ class OnGpu:
     """
 
     def __init__(
-        self, data: Any, sampler: NeighborSampler, device: Any, x: Any, *, placement: str = "device", cache: float = 0.0
+        self, data: Any, sampler: NeighborSampler, device: Any, x: Any, *, placement: str, cache: float
     ) -> None:
         import girih.cuda as cuda
 
@@ -75,6 +116,14 @@ class OnGpu:
             seed=seed,
             features=self.rows,
         )
+
+    def requested(self, most: int) -> Requested:
+        """Batches of at most `most` seeds each, which come one by one."""
+        return Requested(self, most)
+
+    def sent(self, value: Tensor | None) -> Tensor | None:
+        """Copy of a tensor of the host on the GPU, for which nobody waits."""
+        return None if value is None else value.pin_memory().to(self.device, non_blocking=True)
 
     def filtered(self, out: SamplerOutput, edge_index: Tensor) -> Data:
         """The attributes of sampled nodes and edges."""

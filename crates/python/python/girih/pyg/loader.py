@@ -13,7 +13,7 @@ from torch_geometric.sampler import SamplerOutput  # type: ignore[import-untyped
 import girih
 
 from .._edges import Draws, Duplicates, IndexDtype
-from .device import OnGpu
+from .device import on_gpu
 from .graphs import check_homogeneous, drawn_seed, host, selected
 from .sampler import NeighborSampler, refuse_seed_time, tensor_of
 
@@ -113,8 +113,6 @@ class NeighborLoader:
         check_homogeneous(data)
         refuse_seed_time(input_time, "input_time")
         check_refused(refused, "NeighborLoader")
-        if device is None and (placement, cache) != ("device", 0.0):
-            raise ValueError("placement and cache are for a GPU; give device=\"cuda\", too")
         if sampler is not None and shuffle:
             raise ValueError("sampler and shuffle exclude each other: the sampler decides on the order")
         if neighbor_sampler is None:
@@ -133,9 +131,8 @@ class NeighborLoader:
         self.sampler, self.generator, self.custom_cls = sampler, generator, custom_cls
         self.pin_memory = pin_memory and torch.cuda.is_available()
         self.threads, self.seed, self._epoch = threads, seed, 0
-        self._on_gpu = None
-        if device is not None and torch.device("cpu") != device:
-            self._on_gpu = OnGpu(data, neighbor_sampler, device, x, placement=placement, cache=cache)
+        self._on_gpu = on_gpu(data, neighbor_sampler, device, x, placement=placement, cache=cache)
+        if self._on_gpu is not None:
             x = None
         self._take_seeds(input_nodes, input_id)
         if self._on_gpu is not None and self.input_id is not None:

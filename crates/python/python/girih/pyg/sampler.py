@@ -1,4 +1,4 @@
-"""`NeighborSampler` for PyG's `NodeLoader` and `LinkLoader`, and `LinkNeighborLoader`."""
+"""`NeighborSampler` for PyG's `NodeLoader` and `LinkLoader`."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
-from torch_geometric.loader import LinkLoader  # type: ignore[import-untyped,unused-ignore]
 from torch_geometric.sampler import (  # type: ignore[import-untyped,unused-ignore]
     BaseSampler,
     EdgeSamplerInput,
@@ -20,7 +19,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample  # type: ignore
 import girih
 
 from .._edges import Draws, Duplicates, IndexDtype
-from .graphs import check_homogeneous, drawn_seed, host, shared_graph
+from .graphs import drawn_seed, host, shared_graph
 
 
 def refuse_time(*, temporal_strategy: str, time_attr: str | None) -> None:
@@ -214,60 +213,3 @@ def _hop_order(counts: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 def tensor_of(array: "np.ndarray[Any, Any] | Tensor | None") -> Tensor | None:
     """Tensor over the memory of an array, if there is one; tensors are as they are."""
     return array if array is None or isinstance(array, Tensor) else torch.from_numpy(array)
-
-
-class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
-    """PyG's `LinkLoader` over girih: the arguments of PyG's `LinkNeighborLoader`, and `graph`, `draws`, `duplicates`.
-
-    Arguments of torch's `DataLoader` (num_workers, generator, pin_memory, …) do what they do there. Draws and negatives
-    follow torch's generator.
-
-    Raises NotImplementedError for heterogeneous data, time_attr, edge_label_time and temporal_strategy.
-    """
-
-    def __init__(
-        self,
-        data: Any,
-        num_neighbors: Any,
-        edge_label_index: Any = None,
-        edge_label: Tensor | None = None,
-        edge_label_time: Tensor | None = None,
-        replace: bool = False,
-        subgraph_type: str = "directional",
-        disjoint: bool = False,
-        temporal_strategy: str = "uniform",
-        neg_sampling: Any = None,
-        neg_sampling_ratio: float | None = None,
-        time_attr: str | None = None,
-        weight_attr: str | None = None,
-        transform: Any = None,
-        transform_sampler_output: Any = None,
-        is_sorted: bool = False,
-        filter_per_worker: bool | None = None,
-        neighbor_sampler: NeighborSampler | None = None,
-        directed: bool = True,
-        *,
-        graph: girih.Graph | None = None,
-        duplicates: Duplicates = "refuse",
-        draws: Draws = "node",
-        **kwargs: Any,
-    ) -> None:
-        check_homogeneous(data)
-        refuse_seed_time(edge_label_time, "edge_label_time")
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr,
-                directed=directed, graph=graph, duplicates=duplicates, draws=draws,
-            )  # fmt: skip
-        super().__init__(
-            data,
-            neighbor_sampler,
-            edge_label_index=edge_label_index,
-            edge_label=edge_label,
-            neg_sampling=neg_sampling,
-            neg_sampling_ratio=neg_sampling_ratio,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **kwargs,
-        )
