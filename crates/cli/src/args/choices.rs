@@ -7,7 +7,7 @@ use girih_graph_format::Degrees;
 use girih_sampling::{Draws, Expand};
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{
-    Aggregator, BatchKind, Decay, Jump, Metric, NormKind, OptimizerKind, SaintKind, ScoreBy, TaskKind,
+    Aggregator, BatchKind, Decay, Jump, Metric, NormKind, OptimizerKind, SaintKind, ScoreBy, SelfWeight, TaskKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +83,11 @@ value_enum! {
 value_enum! {
     /// Aggregator of GraphSAGE.
     AggregatorArg for Aggregator { Mean, Pool, Lstm }
+}
+
+value_enum! {
+    /// Weights of R-GCN for the row of the node itself.
+    SelfWeightArg for SelfWeight { Shared, Type, None }
 }
 
 value_enum! {

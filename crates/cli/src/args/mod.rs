@@ -28,7 +28,7 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 pub use self::batches::{BatchSettings, LinkSettings, SubgraphSettings};
 pub use self::choices::{
     AggregatorArg, Batch, DecayArg, DrawsChoice, ExpandChoice, JumpArg, LayoutChoice, MetricArg, NormArg,
-    NormalizationArg, Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, TaskArg,
+    NormalizationArg, Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, SelfWeightArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};
 pub use self::compare::CompareArgs;

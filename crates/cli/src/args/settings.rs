@@ -6,14 +6,14 @@ use girih_datasets::FeaturesFrom;
 use girih_features::{CacheShares, HostReads, Hotness};
 use girih_graph_format::Degrees;
 use girih_trainer::{
-    Aggregator, CacheConfig, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule, TaskKind,
-    TrainConfig,
+    Aggregator, CacheConfig, Decay, Jump, Metric, ModelConfig, ModelKind, NormKind, OptimizerKind, Schedule,
+    SelfWeight, TaskKind, TrainConfig,
 };
 
 use super::codec::parse_codec;
 use super::{
     AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, NormArg, NormalizationArg,
-    Optimizer, Precision, TaskArg, any_case, one_of,
+    Optimizer, Precision, SelfWeightArg, TaskArg, any_case, one_of,
 };
 use crate::sizes;
 
@@ -54,7 +54,7 @@ pub struct Settings {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelSettings {
-    /// Network; mlp ignores the edges, as a baseline [default: gcn]
+    /// Network; mlp ignores the edges, rgcn reads their types [default: gcn]
     ///
     /// Defaults below apply to all networks, unless they name one.
     #[arg(long, value_parser = one_of::<ModelKind>(ModelKind::ALL.map(ModelKind::name)))]
@@ -68,7 +68,7 @@ pub struct ModelSettings {
     /// [default: 64]. sgc has no hidden layers.
     #[arg(long, value_name = "N", visible_alias = "dim")]
     pub hidden: Option<usize>,
-    /// Dropout rate of hidden activations [default: 0.5; links and lightgcn 0]
+    /// Dropout rate of hidden activations [default: 0.5; links, rgcn and lightgcn 0]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub dropout: Option<f64>,
     /// Dropout rate of input features [default: as --dropout]
@@ -114,6 +114,12 @@ pub struct ModelSettings {
     /// Aggregator over neighbors (sage) [default: mean]
     #[arg(long, value_enum)]
     pub aggregator: Option<AggregatorArg>,
+    /// Bases that the weights of rgcn's relations share; 0: a weight of its own for each [default: 0]
+    #[arg(long, value_name = "N")]
+    pub bases: Option<usize>,
+    /// Weights of rgcn for a node's own row: shared, by type of nodes, or none [default: shared]
+    #[arg(long, value_enum)]
+    pub self_weight: Option<SelfWeightArg>,
 }
 
 /// Settings of the optimiser and of runs.
@@ -134,7 +140,7 @@ pub struct TrainingSettings {
     /// Epochs over which the learning rate first rises [default: 0]
     #[arg(long, value_name = "N")]
     pub warmup: Option<u64>,
-    /// Weight decay [default: 0.0005; links 0, lightgcn 0.0001]
+    /// Weight decay [default: 0.0005; links and rgcn 0, lightgcn 0.0001]
     ///
     /// For lightgcn, of the embeddings of a batch.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
@@ -142,7 +148,7 @@ pub struct TrainingSettings {
     /// Parameters that decay: of the first layer, or all [default: first]
     #[arg(long, value_enum)]
     pub decay: Option<DecayArg>,
-    /// Epochs of a run, at most [default: 200; lightgcn 1000]
+    /// Epochs of a run, at most [default: 200; rgcn 50, lightgcn 1000]
     #[arg(long, value_name = "N")]
     pub epochs: Option<u64>,
     /// Epochs without a better validation score before a run ends [default: never]
@@ -267,6 +273,8 @@ impl ModelSettings {
         set(&mut model.norm, self.norm.map(NormKind::from));
         set(&mut model.jump, self.jump.map(Jump::from));
         set(&mut model.aggregator, self.aggregator.map(Aggregator::from));
+        set(&mut model.bases, self.bases);
+        set(&mut model.self_weight, self.self_weight.map(SelfWeight::from));
     }
 }
 

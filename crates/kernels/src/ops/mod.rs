@@ -1,6 +1,6 @@
 //! Operations of the backend, one module for each source in `cuda/`. Each launches kernels on operands
 //! that fit. `costs` chooses between kernels of sparse products. Each family of operations is implemented in one module,
-//! which calls the others: `memory`, `dense_ops`, `spmm`, `attention`, `segments`, `normalize`, `loss` and `optim`.
+//! which calls the others: `memory`, `dense_ops`, `spmm`, `relations`, `attention`, `segments`, `normalize`, `loss` and `optim`.
 
 mod attention;
 mod costs;
@@ -16,6 +16,7 @@ mod operand;
 mod optim;
 mod passes;
 mod ranking;
+mod relations;
 mod segments;
 mod sparse;
 mod spmm;

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Memory, SparseOperand, Transpose};
 use girih_datasets::Features;
-use girih_graph_format::{Csr, Matrix, Norm};
+use girih_graph_format::{Csr, Matrix, Norm, TypedGraph};
 
 use super::features::NodeFeatures;
 use super::partitioned_adjacency::PartitionedAdjacency;
 use crate::TrainError;
-use crate::layers::{FeatureInput, Inputs};
+use crate::layers::{FeatureInput, Inputs, RelationInput};
 use crate::models::{Adjacency, InputSpec, Propagation};
 use crate::tape::ranks::{BlockSource, PartitionedGraph, Ranks};
 use crate::tape::{EncodedInput, Graph, ParamId, Pool};
@@ -106,6 +106,15 @@ impl<B: Backend> Inputs<B> {
     pub(crate) fn with_learned(backend: &B, graph: Csr, input_spec: &InputSpec) -> Result<Self, TrainError> {
         let features = Some(FeatureInput::Learned(ParamId::FEATURES));
         Ok(Self { features, ..Self::of_graph(backend, graph, input_spec)? })
+    }
+
+    /// These inputs with the relations of a typed graph; if there are no features, with pairs for learned rows.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn with_relations(self, backend: &B, typed: &TypedGraph) -> Result<Self, ComputeError> {
+        let has_features = self.features.is_some();
+        Ok(Self { relations: Some(RelationInput::upload(backend, typed, has_features)?), ..self })
     }
 
     /// As [`of_graph`](Self::of_graph), but on one of several ranks, with its blocks of the adjacency.

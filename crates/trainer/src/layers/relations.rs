@@ -34,7 +34,7 @@ pub struct LearnedRows<B: Backend> {
 /// Error of a graph or of a device.
 type Uploaded<T> = Result<T, ComputeError>;
 
-fn of_format(error: FormatError) -> ComputeError {
+fn of_format(error: &FormatError) -> ComputeError {
     ComputeError::argument("relations", error.to_string())
 }
 
@@ -50,7 +50,8 @@ impl<B: Backend> RelationInput<B> {
         let learned = if has_features { None } else { Some(LearnedRows::upload(backend, typed)?) };
         let (n_rows, n_nodes) = (stacked.nodes.len(), typed.n_nodes());
         let sums = stacked.sums(n_nodes)?;
-        let means = Csr::new(n_rows, n_nodes, stacked.indptr, stacked.indices, None).map_err(of_format)?;
+        let means =
+            Csr::new(n_rows, n_nodes, stacked.indptr, stacked.indices, None).map_err(|error| of_format(&error))?;
         let inverses = (0..n_rows).map(|row| 1.0 / means.degree(row) as f32).collect();
         let scales = Scales { left: Some(inverses), right: None };
         let means = SparseOperand { csr: &means, scales, symmetric: false, names: None };
@@ -142,7 +143,7 @@ impl Stacked {
             indices[next[node as usize] as usize] = row as NodeId;
             next[node as usize] += 1;
         }
-        Csr::new(n_nodes, self.nodes.len(), indptr, indices, None).map_err(of_format)
+        Csr::new(n_nodes, self.nodes.len(), indptr, indices, None).map_err(|error| of_format(&error))
     }
 }
 
@@ -207,6 +208,7 @@ impl SourcePairs {
             }
         }
         let (indices, values): (Vec<NodeId>, Vec<f32>) = entries.into_iter().unzip();
-        Csr::new(typed.n_nodes(), self.relations.len(), indptr, indices, Some(values.into())).map_err(of_format)
+        Csr::new(typed.n_nodes(), self.relations.len(), indptr, indices, Some(values.into()))
+            .map_err(|error| of_format(&error))
     }
 }

@@ -9,14 +9,14 @@ mod own;
 use girih_compute::prelude::*;
 use girih_compute::{Activation, Dtype, Reference, Shape, SparseOperand};
 use girih_datasets::Features;
-use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm};
+use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, Matrix, NodeType, Norm, RelationSizes, Schema, TypedGraph};
 use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{
     Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, InputSpec, Inputs,
     Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods, NormKind, Pairs,
-    ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
+    ParamId, ParamInit, Params, Pool, Propagation, SelfWeight, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;

@@ -6,7 +6,7 @@ use super::*;
 /// before training or during it.
 #[test]
 fn models() {
-    for kind in ModelKind::classifiers() {
+    for kind in ModelKind::classifiers().filter(|kind| !kind.reads_relations()) {
         for hidden in [2, 6] {
             for dropout in [0.0, 0.3] {
                 for sparse in [false, true] {
@@ -48,6 +48,47 @@ fn aggregators_of_sage() {
 fn ngcn_without_its_mixing_layer() {
     let config = ModelConfig { kind: ModelKind::Ngcn, mixing: false, hops: 3, ..ModelConfig::default() };
     check_model(&config, true);
+}
+
+/// R-GCN with and without bases, features, and weights of the node itself.
+#[test]
+fn relations() {
+    for bases in [0, 2] {
+        for self_weight in [SelfWeight::Shared, SelfWeight::Type, SelfWeight::None] {
+            for (has_features, layers) in [(true, 2), (false, 2), (false, 1)] {
+                let base = ModelConfig { kind: ModelKind::Rgcn, layers, hidden: 3, ..ModelConfig::default() };
+                check_relations(&ModelConfig { bases, self_weight, dropout: 0.3, ..base }, has_features);
+            }
+        }
+    }
+}
+
+/// Graph whose edges have three relations.
+fn typed() -> TypedGraph {
+    let node = NodeType { name: "node".to_owned(), n_nodes: NODES };
+    let edges =
+        |number: usize| EdgeType { relation: format!("r{number}"), source: 0, destination: 0, reverse_of: None };
+    let schema = Schema::new(vec![node], (0..3).map(edges).collect()).unwrap();
+    let graph = graph().with_values(None).unwrap();
+    let relation = |number: usize| graph.filtered(|v, u| (v + 2 * u as usize) % 3 == number);
+    TypedGraph::new(schema, (0..3).map(relation).collect()).unwrap()
+}
+
+/// Checks a model of relations on the whole graph, with features or learned rows.
+fn check_relations(config: &ModelConfig, has_features: bool) {
+    let mut init = ParamInit::new(&Reference, 7, 0);
+    let n_features = if has_features { FEATURES } else { 0 };
+    let dims = Dims { n_features, relations: typed().sizes(), ..DIMS };
+    let model: Box<dyn Model<Reference>> = config.build(dims, &mut init).unwrap();
+    let mut params = init.finish();
+    move_off_zero(&mut params);
+    let spec = model.input_spec();
+    let inputs = match has_features {
+        true => Inputs::prepare(&Reference, graph(), features(true), &spec, Dtype::F32).unwrap(),
+        false => Inputs::of_graph(&Reference, graph(), &spec).unwrap(),
+    };
+    let inputs: &'static _ = Box::leak(Box::new(inputs.with_relations(&Reference, &typed()).unwrap()));
+    check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
 }
 
 /// Features of all nodes, dense or sparse.

@@ -6,9 +6,11 @@ use girih_compress::CodecSpec;
 use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, Features};
-use girih_graph_format::{Degrees, Matrix};
+use girih_graph_format::{Coo, Degrees, Duplicates, EdgeType, Matrix, NodeType, Schema, TypedGraph};
 use girih_trainer::models::{BuildModel, Dims};
-use girih_trainer::{Aggregator, Inputs, Jump, Mode, Model, ModelConfig, ModelKind, NormKind, ParamInit, Pool, Tape};
+use girih_trainer::{
+    Aggregator, Inputs, Jump, Mode, Model, ModelConfig, ModelKind, NormKind, ParamInit, Pool, SelfWeight, Tape,
+};
 
 use crate::bounded::{Bounded, Rows, map, plus_row, product, zip};
 use crate::campaign::for_each_seed;
@@ -34,6 +36,51 @@ fn logits_are_those_of_the_published_formula() {
     println!("{n_logits} logits, {n_narrow} of them within a hundredth; {n_refused} graphs refused");
     // Bounds that are always wide would accept any formula.
     assert!(n_logits < 1000 || 2 * n_narrow > n_logits, "{n_narrow} of {n_logits}");
+}
+
+/// Graph with types: its edges are dealt to relations, and its nodes to types.
+struct Typed {
+    graph: TypedGraph,
+    relations: Vec<Vec<Vec<usize>>>,
+    types: Vec<usize>,
+}
+
+impl Typed {
+    fn new(draws: &mut Draws, graph: &SmallGraph) -> Self {
+        let n = graph.n;
+        let (n_first, n_colours) = (draws.between(0, n), draws.between(1, 3));
+        let types: Vec<usize> = (0..n).map(|v| usize::from(v >= n_first)).collect();
+        let node_types = [("a", n_first), ("b", n - n_first)];
+        let node_types = node_types.map(|(name, n_nodes)| NodeType { name: name.to_owned(), n_nodes }).into();
+        let ends = (0..n_colours).flat_map(|colour| [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(s, d)| (colour, s, d)));
+        let ends: Vec<(usize, usize, usize)> = ends.collect();
+        let of_end = |&(colour, source, destination): &(usize, usize, usize)| EdgeType {
+            relation: format!("r{colour}"),
+            source,
+            destination,
+            reverse_of: None,
+        };
+        let schema = Schema::new(node_types, ends.iter().map(of_end).collect()).unwrap();
+        let mut relations = vec![vec![Vec::new(); n]; ends.len()];
+        for v in 0..n {
+            for &u in graph.csr.row(v) {
+                let wanted = (draws.below(n_colours), types[u as usize], types[v]);
+                relations[ends.iter().position(|ends| *ends == wanted).unwrap()][v].push(u as usize);
+            }
+        }
+        let list = |(relation, &(_, source, destination)): (&Vec<Vec<usize>>, &(usize, usize, usize))| {
+            let [source, destination] = [source, destination].map(|end| schema.first(end));
+            let entries = relation.iter().enumerate().flat_map(|(v, row)| row.iter().map(move |&u| (v, u)));
+            entries.map(|(v, u)| ((v - destination) as u32, (u - source) as u32)).unzip()
+        };
+        let lists: Vec<(Vec<u32>, Vec<u32>)> = relations.iter().zip(&ends).map(list).collect();
+        let csrs = lists.into_iter().enumerate().map(|(number, (rows, cols))| {
+            let (n_rows, n_cols) = schema.shape(number);
+            Coo::new(n_rows, n_cols, rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
+        });
+        let csrs = csrs.collect();
+        Self { graph: TypedGraph::new(schema, csrs).unwrap(), relations, types }
+    }
 }
 
 /// Result of a seed.
@@ -65,6 +112,8 @@ fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
         normalization: draws.one_of(&[Degrees::Default, Degrees::Absolute]),
         residual: stacks && draws.one_in(2),
         norm: if stacks { draws.one_of(&[NormKind::None, NormKind::Layer, NormKind::Batch]) } else { NormKind::None },
+        bases: draws.below(4),
+        self_weight: draws.one_of(&[SelfWeight::Shared, SelfWeight::Type, SelfWeight::None]),
         jump: if stacks { draws.one_of(&[Jump::None, Jump::Concat, Jump::Max]) } else { Jump::None },
         ..ModelConfig::default()
     }
@@ -82,9 +131,13 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
     let graph = SmallGraph::new(draws);
     let (config, dataset) = (config(draws, kind), data(draws, &graph));
     let rows = feature_rows(dataset.features.as_ref().unwrap());
+    let typed = Typed::new(draws, &graph);
+    let has_features = kind != ModelKind::Rgcn || draws.one_in(2);
     let cpu = Cpu::new();
     let mut init = ParamInit::new(&cpu, seed, 0);
-    let model: Box<dyn Model<Cpu>> = config.build(Dims::of(&dataset), &mut init).unwrap();
+    let n_features = if has_features { dataset.n_features() } else { 0 };
+    let dims = Dims { n_features, relations: typed.graph.sizes(), ..Dims::of(&dataset) };
+    let model: Box<dyn Model<Cpu>> = config.build(dims, &mut init).unwrap();
     let mut params = init.finish();
     let values: Vec<Matrix> = params.download(&cpu).unwrap().iter().map(|value| random_like(draws, value)).collect();
     params.write(&cpu, &values).unwrap();
@@ -92,13 +145,22 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
     let reference = Reference {
         config: &config,
         graph: graph.dense(),
-        features: bounded(&rows),
+        relations: typed.relations,
+        types: typed.types,
+        features: if has_features { bounded(&rows) } else { Vec::new() },
         n_classes: dataset.n_classes(),
         params: named.map(|(name, value)| (name, bounded_matrix(value))).collect(),
     };
     let features = dataset.features.unwrap();
     let inputs = match kind {
         ModelKind::LightGcn => Inputs::of_graph(&cpu, graph.csr, &model.input_spec()),
+        ModelKind::Rgcn => {
+            let inputs = match has_features {
+                true => Inputs::prepare(&cpu, graph.csr, features, &model.input_spec(), Dtype::F32),
+                false => Inputs::of_graph(&cpu, graph.csr, &model.input_spec()),
+            };
+            inputs.map(|inputs| inputs.with_relations(&cpu, &typed.graph).unwrap())
+        }
         _ => Inputs::prepare(&cpu, graph.csr, features, &model.input_spec(), Dtype::F32),
     };
     let (expected, inputs) = match (reference.logits(), inputs) {
@@ -148,6 +210,11 @@ struct NearlyZero;
 struct Reference<'a> {
     config: &'a ModelConfig,
     graph: Dense,
+    /// Edges of each relation: row `v` has the in-neighbors of node `v`.
+    relations: Vec<Vec<Vec<usize>>>,
+    /// Type of each node.
+    types: Vec<usize>,
+    /// None, if the network learns rows instead.
     features: Rows,
     n_classes: usize,
     params: HashMap<String, Rows>,
@@ -169,6 +236,7 @@ impl Reference<'_> {
             ModelKind::Ngcn => symmetric(true)?.map(|a| self.ngcn(&a)),
             ModelKind::Appnp => symmetric(true)?.map(|a| self.appnp(&a)),
             ModelKind::Mlp => Some(self.mlp()),
+            ModelKind::Rgcn => Some(self.rgcn()),
             ModelKind::LightGcn => symmetric(false)?.map(|a| self.light_gcn(&a)),
         })
     }
@@ -360,6 +428,81 @@ impl Reference<'_> {
             state
         };
         (0..self.n()).map(last).collect()
+    }
+
+    /// Schlichtkrull et al. (2018), equations 2 and 3, with means over the neighbors of each relation.
+    fn rgcn(&self) -> Rows {
+        let layers = self.config.layers;
+        let mut x = self.features.clone();
+        for layer in 0..layers {
+            let learns_rows = x.is_empty();
+            let outputs = self.param(layer, "bias")[0].len();
+            // Product of the weight of a relation with the row of a node.
+            let product_of = |relation: usize, u: usize| -> Vec<Bounded> {
+                if learns_rows {
+                    return self.learned_row(relation, u, outputs);
+                }
+                let weight = self.weight_of_relation(layer, relation);
+                let row = |c: usize| Bounded::dot((0..x[u].len()).map(|k| (x[u][k], weight[k * outputs + c])));
+                (0..outputs).map(row).collect()
+            };
+            let rows = (0..self.n()).map(|v| {
+                let mut sum = self.own_product(layer, (&x, v), outputs);
+                for (relation, neighbors) in self.relations.iter().enumerate().filter(|(_, of)| !of[v].is_empty()) {
+                    let products: Rows = neighbors[v].iter().map(|&u| product_of(relation, u)).collect();
+                    for (c, sum) in sum.iter_mut().enumerate() {
+                        let share = Bounded::from(1.0).over((products.len() as f64).into());
+                        let mean = Bounded::dot(products.iter().map(|product| (product[c], share)));
+                        *sum = sum.plus(mean);
+                    }
+                }
+                sum
+            });
+            let out = plus_row(rows.collect(), self.param(layer, "bias"));
+            x = if layer + 1 == layers { out } else { map(out, Bounded::relu) };
+        }
+        x
+    }
+
+    /// Product of a node's own row, or zeros.
+    fn own_product(&self, layer: usize, (x, v): (&Rows, usize), outputs: usize) -> Vec<Bounded> {
+        if self.config.self_weight == SelfWeight::None {
+            return vec![Bounded::default(); outputs];
+        }
+        let own = self.param(layer, "self");
+        match (x.is_empty(), self.config.self_weight) {
+            (true, _) => own[v].clone(),
+            (false, SelfWeight::Type) => {
+                let weight = &own[self.types[v]];
+                (0..outputs)
+                    .map(|c| Bounded::dot((0..x[v].len()).map(|k| (x[v][k], weight[k * outputs + c]))))
+                    .collect()
+            }
+            (false, _) => product(&vec![x[v].clone()], own, outputs).remove(0),
+        }
+    }
+
+    /// Elements of the weight of a relation, row by row.
+    fn weight_of_relation(&self, layer: usize, relation: usize) -> Vec<Bounded> {
+        if self.config.bases == 0 {
+            return self.param(layer, "weight")[relation].clone();
+        }
+        let (coefficients, bases) = (self.param(layer, "coefficients"), self.param(layer, "bases"));
+        product(&vec![coefficients[relation].clone()], bases, bases[0].len()).remove(0)
+    }
+
+    /// Row that a network without features learns for a node and a relation.
+    fn learned_row(&self, relation: usize, u: usize, outputs: usize) -> Vec<Bounded> {
+        if self.config.bases == 0 {
+            let is_source = |relation: usize, u: usize| self.relations[relation].iter().any(|row| row.contains(&u));
+            let pairs = (0..self.n()).flat_map(|u| (0..self.relations.len()).map(move |relation| (u, relation)));
+            let before =
+                pairs.take_while(|&pair| pair != (u, relation)).filter(|&(u, relation)| is_source(relation, u));
+            return self.param(0, "weight")[before.count()].clone();
+        }
+        let (coefficients, bases) = (self.param(0, "coefficients"), self.param(0, "bases"));
+        let of_basis = |b: usize, c: usize| (coefficients[relation][b], bases[u][b * outputs + c]);
+        (0..outputs).map(|c| Bounded::dot((0..self.config.bases).map(|b| of_basis(b, c)))).collect()
     }
 
     /// Abu-El-Haija et al. (2019), equations 3 and 4.

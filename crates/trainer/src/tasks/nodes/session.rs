@@ -6,9 +6,9 @@ use girih_datasets::{Dataset, Labels, Split};
 use super::classifier::Task;
 use super::full_batch::FullBatch;
 use crate::TrainError;
-use crate::data::{NodeFeatures, Trainable};
+use crate::data::Trainable;
 use crate::engine::ModelSource;
-use crate::layers::{Inputs, RelationInput};
+use crate::layers::Inputs;
 use crate::tape::Targets;
 
 /// State shared by all runs: inputs and targets on the device, labels and splits on the host.
@@ -32,11 +32,10 @@ impl<'m, B: Backend> FullBatchSession<'m, B> {
         let input_spec = source.input_spec(backend)?;
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config, &input_spec)?;
         let targets = Targets::upload(backend, &labels)?;
-        let has_features = !matches!(features, NodeFeatures::None);
-        let typed = dataset.typed.filter(|_| input_spec.relations);
-        let relations = typed.map(|typed| RelationInput::upload(backend, &typed, has_features)).transpose()?;
-        let inputs = Inputs::of_features(backend, dataset.graph, features, &input_spec, config.precision)?;
-        let inputs = Inputs { relations, ..inputs };
+        let mut inputs = Inputs::of_features(backend, dataset.graph, features, &input_spec, config.precision)?;
+        if let Some(typed) = dataset.typed.filter(|_| input_spec.relations) {
+            inputs = inputs.with_relations(backend, &typed)?;
+        }
         Ok(Self { inputs, targets, labels, splits: dataset.splits, source })
     }
 

@@ -46,7 +46,12 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
         let data = DataSizes { n_features: 12, n_classes: 3, ..DataSizes::of(&dataset) };
         let (source, n) = (Arc::new(DataSource::from(dataset)), data.n_nodes);
         let paper = SymbolicGraph::of(&directed, &config, &data).unwrap();
-        let dims = Dims { n_nodes: n, n_features: 12, n_classes: 3, relations: RelationSizes::of_plain(n, 0) };
+        let dims = Dims {
+            n_nodes: n,
+            n_features: 12,
+            n_classes: 3,
+            relations: girih_graph_format::RelationSizes::of_plain(n, 0),
+        };
         let adjacency = build(&Cpu::new(), &config, dims).0.input_spec().graph.unwrap();
         for options in sharings() {
             let symbolic_blocks = symbolic_blocks(&paper, n, &options).unwrap();
