@@ -135,6 +135,15 @@ impl Dataset {
         Ok(Self { interactions: Some(interactions), ..dataset })
     }
 
+    /// Makes the data set of a graph with types; its `graph` is the union of all relations.
+    ///
+    /// # Errors
+    /// When memory for the union does not suffice.
+    pub fn of_typed(name: impl Into<String>, typed: TypedGraph) -> Result<Self, DatasetError> {
+        let dataset = Self::new(name, typed.union()?, None, None, Vec::new())?;
+        Ok(Self { typed: Some(typed.into()), ..dataset })
+    }
+
     /// Checks every invariant. The graph is square and well formed, features have one finite row per node, labels are
     /// existing classes, and splits are ascending, disjoint lists of existing nodes. Relations of types make up the graph,
     /// and names are one per node. Takes O(all values), in parallel.
