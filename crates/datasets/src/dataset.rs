@@ -135,6 +135,33 @@ impl Dataset {
         Ok(Self { interactions: Some(interactions), ..dataset })
     }
 
+    /// Makes the data set of a graph with types; its `graph` is the union of all relations.
+    ///
+    /// # Errors
+    /// When memory for the union does not suffice.
+    pub fn of_typed(name: impl Into<String>, typed: TypedGraph) -> Result<Self, DatasetError> {
+        let dataset = Self::new(name, typed.union()?, None, None, Vec::new())?;
+        Ok(Self { typed: Some(typed.into()), ..dataset })
+    }
+
+    /// This data with one type of nodes and one of edges, if it has no types.
+    ///
+    /// # Errors
+    /// When edges have weights, which edges with types do not have.
+    pub fn with_types(self) -> Result<Self, DatasetError> {
+        if self.typed.is_some() {
+            return Ok(self);
+        }
+        if self.graph.values().is_some() {
+            let name = &self.name;
+            let message =
+                format!("the edges of {name} have weights, which a model of relations does not read; leave them out");
+            return Err(DatasetError::invalid(message));
+        }
+        let typed = TypedGraph::of_plain(self.graph.clone())?;
+        Ok(Self { typed: Some(typed.into()), ..self })
+    }
+
     /// Checks every invariant. The graph is square and well formed, features have one finite row per node, labels are
     /// existing classes, and splits are ascending, disjoint lists of existing nodes. Relations of types make up the graph,
     /// and names are one per node. Takes O(all values), in parallel.

@@ -19,6 +19,8 @@ pub(crate) enum FileKind {
     Metis,
     /// `.safetensors`.
     Tensors,
+    /// `.nt`, also packed as `.gz`.
+    NTriples,
 }
 
 impl FileKind {
@@ -30,6 +32,7 @@ impl FileKind {
             "csv" | "tsv" | "txt" | "edges" | "edgelist" | "el" => Some(Self::EdgeList),
             "mtx" => Some(Self::MatrixMarket),
             "graph" => Some(Self::Metis),
+            "nt" => Some(Self::NTriples),
             "npz" if unpacked.is_none() => Some(Self::Npz),
             "zip" if unpacked.is_none() => Some(Self::Zip),
             "safetensors" if unpacked.is_none() => Some(Self::Tensors),

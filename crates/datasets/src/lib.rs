@@ -6,7 +6,8 @@
 //! - [`EdgeSplit`]: the data's own split of edges; [`Benchmark`]: data sets of OGB and their metrics.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
 //! - [`Interactions`]: users and items, for recommenders.
-//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading.
+//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`ReverseEdges`] and
+//!   [`LabelColumns`] are those of typed data.
 //! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
 //! - [`NewNodes`]: nodes that a graph does not have, for predictions.
@@ -40,7 +41,9 @@ mod lightgcn;
 mod load;
 mod memory;
 mod named_arrays;
+mod named_labels;
 mod new_nodes;
+mod ntriples;
 mod ogb;
 mod options;
 mod outline;
@@ -54,6 +57,7 @@ mod sparse;
 mod spec;
 mod splits;
 mod stored;
+mod text_table;
 
 pub use components::Components;
 pub use dataset::{
@@ -68,6 +72,7 @@ pub use folder::saved_name;
 pub use interactions::Interactions;
 pub use load::load;
 pub use new_nodes::{NewNodes, NewRows};
+pub use ntriples::{LabelColumns, Literals, ReverseEdges};
 pub use ogb::{Benchmark, BenchmarkMetric};
 pub use options::LoadOptions;
 pub use outline::Outline;

@@ -14,10 +14,13 @@ use crate::feature_file::{open_matrix, open_store};
 use crate::file_kind::{FileKind, ending, stem};
 use crate::inventory::Inventory;
 use crate::named_arrays::ArrayFolder;
+use crate::named_labels::{self, LabelFiles};
 use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
-use crate::{edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ogb, planetoid};
+use crate::{
+    edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ntriples, ogb, planetoid,
+};
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
 /// `synth:NAME[@SCALE][,key=value…]`.
@@ -33,6 +36,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let (dataset, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
+            refuse_typed_options(options)?;
             let options = &until_divided(options);
             let codec = options.codec.map(|codec| (codec, options.seed));
             (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, None)
@@ -122,6 +126,9 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
+    if !matches!(format, Format::RdfFolder | Format::File(FileKind::NTriples)) {
+        refuse_typed_options(options).map_err(|e| e.at(&path))?;
+    }
     let mut dataset = match format {
         Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
         Format::Planetoid => planetoid::load(&path, options)?,
@@ -135,6 +142,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
                 options.verify,
             )?
         }
+        Format::RdfFolder => ntriples::load_folder(&path, options)?,
         Format::File(kind) => load_file(kind, &path, options)?,
     };
     beside.note(&mut dataset.notes);
@@ -172,6 +180,14 @@ fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), Data
     }
 }
 
+/// Refuses options of typed data for other data.
+fn refuse_typed_options(options: &LoadOptions) -> Result<(), DatasetError> {
+    match options.typed_flag() {
+        None => Ok(()),
+        Some(flag) => Err(DatasetError::invalid(format!("{flag} is for N-Triples, and this is none; leave it out"))),
+    }
+}
+
 fn load_file(kind: FileKind, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     match kind {
         FileKind::Npz => load_npz(&mut Npz::open(path)?, &stem(path), options),
@@ -180,6 +196,7 @@ fn load_file(kind: FileKind, path: &Path, options: &LoadOptions) -> Result<Datas
         FileKind::EdgeList => edge_list::load(path, options),
         FileKind::MatrixMarket => load_matrix_market(path, options),
         FileKind::Metis => load_metis(path, options),
+        FileKind::NTriples => load_ntriples(path, options),
     }
 }
 
@@ -193,6 +210,15 @@ fn load_metis(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetErro
     refuse_duplicates_option(options, "a METIS graph lists each neighbor once").map_err(|e| e.at(path))?;
     let (graph, notes) = read_metis(path)?;
     topology(path, graph, &LoadOptions { symmetrize: Some(false), ..options.clone() }, notes)
+}
+
+/// Loads a graph of N-Triples; tables of labels are attached later.
+fn load_ntriples(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    if (options.label_columns.is_some() || options.val_share.is_some()) && !options.names_labels() {
+        let what = "--label-columns and --val-share are for tables of labels, and none is given";
+        return Err(DatasetError::invalid(format!("{what}; name one by --labels or --train")).at(path));
+    }
+    ntriples::load(path, options)
 }
 
 /// Loads the data set of the only `.npz` in a `.zip`; its other members are noted.
@@ -267,7 +293,9 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         dataset.feature_norm = norm;
         dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
     }
-    if let Some(path) = &options.labels {
+    if dataset.names.is_some() && options.names_labels() && !names_array(options) {
+        named_labels::attach(&mut dataset, &LabelFiles::of(options), options)?;
+    } else if let Some(path) = &options.labels {
         if dataset.labels.is_some() {
             let text = format!("labels of the data are not used: {} takes their place", path.display());
             dataset.notes.make_up("replaced_labels", text, &[]);
@@ -281,6 +309,12 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
     }
     Ok(dataset)
+}
+
+/// Whether the labels are an array, and no table names parts of a split.
+fn names_array(options: &LoadOptions) -> bool {
+    let is_table = |path: &std::path::PathBuf| matches!(ending(path).as_str(), "csv" | "tsv" | "txt");
+    !options.labels.as_ref().is_some_and(is_table) && LabelFiles::of(options).parts.iter().all(Option::is_none)
 }
 
 /// Adds a hint to an error about row counts, if the first node has no edges.

@@ -6,10 +6,10 @@ use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 
-use crate::{FeatureNorm, FeaturesFrom};
+use crate::{FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges};
 
 /// Options of loading; every default is the convention of the format's published loader.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LoadOptions {
     /// Divisor of feature rows. `None`: the sum for Planetoid, as its users do; the root of the length for the bags
     /// of words of gnn-benchmark; no division elsewhere.
@@ -33,8 +33,19 @@ pub struct LoadOptions {
     /// them.
     pub codec: Option<CodecSpec>,
     /// Labels for formats without labels: `.npy` or a text table (`.csv`, `.tsv`, `.txt`), one class per node,
-    /// negative or NaN when unknown; or a row of 0 and 1 per node.
+    /// negative or NaN when unknown; or a row of 0 and 1 per node. Where nodes have names, a text table names nodes and
+    /// their labels.
     pub labels: Option<PathBuf>,
+    /// Table of training nodes with their labels, for data whose nodes have names.
+    pub train: Option<PathBuf>,
+    /// Table of validation nodes with their labels, as `train`.
+    pub val: Option<PathBuf>,
+    /// Table of test nodes with their labels, as `train`.
+    pub test: Option<PathBuf>,
+    /// Columns of tables of labels; `None`: found by their headers and contents.
+    pub label_columns: Option<LabelColumns>,
+    /// Share of the training nodes that is drawn for validation, where tables name training nodes.
+    pub val_share: Option<f64>,
     /// Draw splits of 60 % train, 20 % val and 20 % test, and ignore those of the data.
     pub random_split: bool,
     /// Smallest class of the labels, 0 or 1; `None`: 0, and labels without a 0 are refused.
@@ -49,6 +60,10 @@ pub struct LoadOptions {
     pub bipartite: Option<bool>,
     /// Id of the first node in an edge list, 0 or 1; `None`: 0.
     pub ids_from: Option<u32>,
+    /// Treatment of literals in N-Triples; `None`: they are nodes.
+    pub literals: Option<Literals>,
+    /// Whether relations get reverse relations; `None`: as usual for the format, which is yes for N-Triples.
+    pub reverse: Option<ReverseEdges>,
     /// Refuse data that is partly unused or doubtful.
     pub strict: bool,
     /// Whether folders and stores are compared with their checksums.
@@ -67,6 +82,11 @@ impl Default for LoadOptions {
             features_from: None,
             codec: None,
             labels: None,
+            train: None,
+            val: None,
+            test: None,
+            label_columns: None,
+            val_share: None,
             random_split: false,
             labels_from: None,
             multi_label: None,
@@ -74,6 +94,8 @@ impl Default for LoadOptions {
             columns: None,
             bipartite: None,
             ids_from: None,
+            literals: None,
+            reverse: None,
             strict: false,
             verify: Verify::Full,
         }
@@ -81,6 +103,25 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
+    /// Whether a file of labels or of a part of the split is named.
+    pub(crate) fn names_labels(&self) -> bool {
+        [&self.labels, &self.train, &self.val, &self.test].into_iter().any(Option::is_some)
+    }
+
+    /// First flag that is given and has a meaning for typed data alone.
+    pub(crate) fn typed_flag(&self) -> Option<&'static str> {
+        let given = [
+            (self.literals.is_some(), "--literals"),
+            (self.reverse.is_some(), "--reverse"),
+            (self.train.is_some(), "--train"),
+            (self.val.is_some(), "--val"),
+            (self.test.is_some(), "--test"),
+            (self.label_columns.is_some(), "--label-columns"),
+            (self.val_share.is_some(), "--val-share"),
+        ];
+        given.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
+    }
+
     /// Number of split sets to draw where there are none; the set to keep is among them.
     pub(crate) fn n_drawn(&self) -> usize {
         self.split.map_or(self.n_splits, |split| self.n_splits.max(split.saturating_add(1)))

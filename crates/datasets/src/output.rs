@@ -39,6 +39,10 @@ impl OutputFormat {
             .at(path)),
             None => Ok(Self::Folder),
             Some(FileKind::Zip) => Err(DatasetError::invalid("a .zip is read only; write a .npz").at(path)),
+            Some(FileKind::NTriples) => {
+                Err(DatasetError::invalid("N-Triples are read only; give a name without an ending for a folder")
+                    .at(path))
+            }
             Some(FileKind::Tensors) => Ok(Self::Tensors),
             Some(FileKind::Npz) => Ok(Self::SparseNpz),
             Some(FileKind::EdgeList) => Ok(Self::EdgeList),
@@ -94,6 +98,21 @@ impl Dataset {
             OutputFormat::Metis => write_metis(path, &self.graph)?,
         }
         Ok(())
+    }
+
+    /// Refuses data whose types would be lost in a file: no format that girih writes keeps them.
+    ///
+    /// # Errors
+    /// When nodes and edges have types.
+    pub fn check_writable(&self) -> Result<(), DatasetError> {
+        match &self.typed {
+            None => Ok(()),
+            Some(typed) => Err(DatasetError::invalid(format!(
+                "{} has types ({}), and no format that girih writes keeps types; read the original files instead",
+                self.name,
+                typed.schema()
+            ))),
+        }
     }
 
     /// All arrays under the names that loading looks for; integers are signed, as `NumPy` and PyTorch index with

@@ -7,7 +7,7 @@ use girih_graph_format::file::MANIFEST;
 use crate::file_kind::FileKind;
 use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
-use crate::{DatasetError, lightgcn, ogb, planetoid};
+use crate::{DatasetError, lightgcn, ntriples, ogb, planetoid};
 
 /// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
@@ -16,7 +16,7 @@ pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
      file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges, .edgelist, .el, \
-     out.NAME); text also as .gz; and folders that hold one of these in raw/";
+     out.NAME), N-Triples (.nt); text also as .gz; and folders that hold one of these in raw/";
 
 /// Formats that a path may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub(crate) enum Format {
     OgbRaw,
     LightGcn,
     ArrayFolder,
+    /// N-Triples with tables of labels.
+    RdfFolder,
     File(FileKind),
 }
 
@@ -66,10 +68,21 @@ pub(crate) fn recognize(path: &Path) -> Result<Recognized, DatasetError> {
         }
         Some(kind) => Ok(Recognized::alone(Format::File(kind), path)),
         None => {
-            Err(DatasetError::invalid(format!("the format of this file is not recognised; supported are {FORMATS}"))
-                .at(path))
+            let message = match rdf_of(&name) {
+                Some(other) => format!("{other} is not read; convert it to N-Triples (.nt), as by riot or rdflib"),
+                None => format!("the format of this file is not recognised; supported are {FORMATS}"),
+            };
+            Err(DatasetError::invalid(message).at(path))
         }
     }
+}
+
+/// Form of RDF that the name of a file indicates, other than N-Triples.
+fn rdf_of(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let known = [("ttl", "Turtle"), ("rdf", "RDF/XML"), ("owl", "RDF/XML"), ("n3", "Notation3"), ("nq", "N-Quads")];
+    let ending = name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.')?.1;
+    known.into_iter().find_map(|(of, form)| (of == ending).then_some(form))
 }
 
 /// Finds the format of a folder. More specific contents are tried first; the last case is the only data file of a
@@ -104,6 +117,8 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         Format::LightGcn
     } else if let Some(raw) = ogb::find_raw(path) {
         return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
+    } else if ntriples::is_folder(path) {
+        Format::RdfFolder
     } else if named_arrays::holds_graph(&ArrayFolder::open(path)?) {
         Format::ArrayFolder
     } else {

@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::{real, write_ogb_text};
+use common::{real, write_ogb_text, write_text};
 use girih_datasets::{LoadOptions, OutputFormat, load};
 use girih_graph_format::file::{NpzWriter, write_edge_list, write_npy, write_sparse_npz};
 use girih_random::{Key, Stream};
@@ -129,6 +129,22 @@ fn girih_folders() {
     let saved = dir.path().join("saved");
     load(cora.to_str().unwrap(), &LoadOptions::default()).unwrap().save(&saved).unwrap();
     survive(&saved, &files_in(&saved), &LoadOptions::default(), MUTATIONS_PER_FILE);
+}
+
+#[test]
+fn triples_with_tables_of_labels() {
+    let dir = tempfile::tempdir().unwrap();
+    let line =
+        |i: usize| format!("<p:{}> <r:{}> <p:{}> .\n<p:{i}> <n:> \"name\\u00e9 {}\"@en .\n", i % 7, i % 3, i, i % 5);
+    let graph: String = (0..60).map(line).collect();
+    let table = |nodes: std::ops::Range<usize>| {
+        let rows: String = nodes.map(|i| format!("p:{i}\t{i}\t\"class {}\"\n", i % 4)).collect();
+        format!("person\tid\tlabel_class\n{rows}")
+    };
+    for (name, text) in [("graph.nt.gz", graph), ("trainingSet.tsv", table(0..30)), ("testSet.tsv", table(30..50))] {
+        write_text(&dir.path().join(name), &text);
+    }
+    survive(dir.path(), &files_in(dir.path()), &LoadOptions::default(), 2 * MUTATIONS_PER_FILE);
 }
 
 #[test]

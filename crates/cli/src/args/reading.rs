@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use girih_datasets::LoadOptions;
+use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges};
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 use serde::{Deserialize, Serialize};
@@ -24,10 +24,42 @@ pub struct ReadArgs {
     /// Labels from another file: .npy, .csv or .txt
     ///
     /// One class for each node, negative where unknown; for several labels a node, a row of 0 and 1 each. Text may have
-    /// the columns `node,label`.
+    /// the columns `node,label`. Of data whose nodes have names, a table of names and labels.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<PathBuf>,
+    /// Training nodes with their labels: a table, for data whose nodes have names
+    ///
+    /// A .tsv or .csv with a header. Without --train, --val and --test, the split is that of the data, or drawn.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub train: Option<PathBuf>,
+    /// Validation nodes with their labels, as --train
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val: Option<PathBuf>,
+    /// Test nodes with their labels, as --train
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<PathBuf>,
+    /// Columns of tables of labels, by their headers
+    ///
+    /// [default: the one that begins with label, and the first other one that names nodes]
+    #[arg(long, value_name = "NODE,LABEL")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub label_columns: Option<LabelColumns>,
+    /// Share of the training nodes of --train that is drawn for validation, such as 0.2
+    #[arg(long, value_name = "SHARE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub val_share: Option<f64>,
+    /// Literals of N-Triples: nodes, or drop to leave them out [default: nodes]
+    #[arg(long, value_name = "RULE", ignore_case = true)]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub literals: Option<Literals>,
+    /// Reverse relations of typed data: add, or no [default: add for N-Triples]
+    #[arg(long, value_name = "add|no", ignore_case = true)]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub reverse: Option<ReverseEdges>,
     /// Store every edge in both directions
     ///
     /// [default: of edge lists true, of other files as the format's published loader does]
@@ -142,6 +174,13 @@ impl ReadArgs {
         let Self {
             features,
             labels,
+            train,
+            val,
+            test,
+            label_columns,
+            val_share,
+            literals,
+            reverse,
             symmetrize,
             duplicates,
             columns,
@@ -155,6 +194,13 @@ impl ReadArgs {
         Self {
             features: features.or(others.features),
             labels: labels.or(others.labels),
+            train: train.or(others.train),
+            val: val.or(others.val),
+            test: test.or(others.test),
+            label_columns: label_columns.or(others.label_columns),
+            val_share: val_share.or(others.val_share),
+            literals: literals.or(others.literals),
+            reverse: reverse.or(others.reverse),
             symmetrize: symmetrize.or(others.symmetrize),
             duplicates: duplicates.or(others.duplicates),
             columns: columns.or(others.columns),
@@ -184,6 +230,13 @@ impl ReadArgs {
             codec: None,
             features_from: None,
             labels: read.labels,
+            train: read.train,
+            val: read.val,
+            test: read.test,
+            label_columns: read.label_columns,
+            val_share: read.val_share,
+            literals: read.literals,
+            reverse: read.reverse,
             labels_from: read.labels_from,
             multi_label: read.multi_label,
             duplicates: read.duplicates,

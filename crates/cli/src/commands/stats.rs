@@ -1,5 +1,7 @@
 //! `girih stats`: describes a data set.
 
+mod types;
+
 use girih_compress::CompressedFeatures;
 use girih_datasets::{Components, Dataset, Features, Labels};
 use girih_graph_format::{Csr, TileHistogram};
@@ -25,6 +27,7 @@ pub fn run(args: &StatsArgs) -> Result<(), CliError> {
         .add_hidden("generated", dataset.generated)
         .add("nodes", dataset.n_nodes(), "Nodes", dataset.n_nodes().to_string())
         .add("edges", dataset.n_edges(), "Stored edges", dataset.n_edges().to_string());
+    types::add(&mut results, &dataset);
     add_topology(&mut results, &dataset.graph);
     add_order(&mut results, &dataset.graph, args.cache);
     add_contents(&mut results, &dataset);
@@ -184,6 +187,9 @@ fn add_contents(results: &mut Results, dataset: &Dataset) {
         let kind = if matches!(labels, Labels::Multi { .. }) { "classes, several a node" } else { "classes" };
         let shown = format!("{} {kind}; nodes of each: {counts:?}", labels.n_classes());
         results.add("classes", counts, "Labels", shown);
+        if let Some(names) = dataset.names.as_ref().filter(|names| !names.classes.is_empty()) {
+            results.add("class_names", names.classes.clone(), "Names of classes", names.classes.join("\n"));
+        }
     }
     if let Some(interactions) = &dataset.interactions {
         let (users, items) = (interactions.n_users(), interactions.n_items());

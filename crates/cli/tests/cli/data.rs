@@ -61,6 +61,73 @@ fn stats_of_directed_graphs_tell_both_directions() {
     assert!(shown.contains("Out-degree") && shown.contains("99 % at most 2, max 2"), "{shown}");
 }
 
+/// Folder of triples with tables of labels: three persons, two of whom like a literal.
+fn people(work: &Workspace) -> String {
+    std::fs::create_dir(work.path("people")).unwrap();
+    for (name, text) in [
+        (
+            "graph.nt",
+            "<p:a> <knows:> <p:b> .\n<p:a> <knows:> <p:c> .\n<p:b> <likes:> \"tea\"@en .\n<p:c> <likes:> \"tea\"@EN .\n",
+        ),
+        ("trainingSet.tsv", "person\tlabel_group\np:a\tred\np:b\tblue\n"),
+        ("testSet.tsv", "person\tlabel_group\np:c\tred\n"),
+    ] {
+        std::fs::write(work.path(&format!("people/{name}")), text).unwrap();
+    }
+    work.arg("people")
+}
+
+#[test]
+fn stats_of_typed_data_have_a_line_for_each_type() {
+    let work = Workspace::new();
+    let data = people(&work);
+    let result = girih(&["stats", &data, "--json"]).ok().result();
+    assert_eq!(result["node_types"], serde_json::json!([{ "name": "entity", "nodes": 4, "labelled": 3 }]));
+    let edge_types = result["edge_types"].as_array().unwrap();
+    let of = |number: usize, key: &str| edge_types[number][key].clone();
+    assert_eq!((edge_types.len(), of(1, "relation"), of(1, "reverse_of")), (4, "rev_knows:".into(), 0.into()));
+    assert_eq!((of(2, "relation"), of(2, "edges"), of(2, "reverse_of")), ("likes:".into(), 2.into(), ().into()));
+    assert_eq!((&of(2, "degree")["max"], &of(2, "out_degree")["max"]), (&2.into(), &1.into()));
+    assert_eq!((&result["classes"], &result["class_names"][0]), (&serde_json::json!([1, 2]), &"blue".into()));
+    let shown = girih(&["stats", &data]).ok().out;
+    for line in [
+        "entity: 4 nodes, 3 labelled",
+        "knows:: 2 edges from 1 source (mean 2.0, max 2) to 2 destinations (mean 1.0, max 1)",
+        "and 2 reverse relations with as many edges",
+        "2 train, 0 val, 1 test",
+    ] {
+        assert!(shown.contains(line), "{line:?} is not in: {shown}");
+    }
+    assert!(!shown.contains("rev_knows"), "{shown}");
+    let forward = girih(&["stats", &data, "--reverse", "NO", "--literals", "drop", "--json"]).ok().result();
+    assert_eq!((forward["edge_types"].as_array().unwrap().len(), forward["nodes"].as_u64()), (1, Some(3)));
+}
+
+#[test]
+fn typed_data_is_not_written_without_its_types() {
+    let work = Workspace::new();
+    let data = people(&work);
+    for out in ["folder", "graph.mtx"] {
+        let message = girih(&["convert", &data, "--out", &work.arg(out)]).refused(1);
+        assert!(says(&message, "people") || says(&message, "no format that girih writes keeps types"), "{message}");
+        assert!(!work.path(out).exists());
+    }
+    let message = girih(&["reorder", &data, "--order", "degree", "--out", &work.arg("ordered")]).refused(1);
+    assert!(says(&message, "no format that girih writes keeps types"), "{message}");
+}
+
+#[test]
+fn tables_of_labels_are_named_by_flags() {
+    let work = Workspace::new();
+    people(&work);
+    let (graph, table) = (work.arg("people/graph.nt"), work.arg("people/trainingSet.tsv"));
+    let flags = ["--train", &table, "--label-columns", "person,label_group", "--val-share", "0.5", "--json"];
+    let result = girih(&[&["stats", graph.as_str()], &flags[..]].concat()).ok().result();
+    assert_eq!(result["splits"], serde_json::json!([{ "train": 1, "val": 1, "test": 0 }]));
+    let message = girih(&["stats", "--data", SMALL, "--reverse", "add"]).refused(1);
+    assert!(says(&message, "--reverse is for N-Triples"), "{message}");
+}
+
 #[test]
 fn text_that_is_no_list_of_edges_is_refused() {
     let work = Workspace::new();

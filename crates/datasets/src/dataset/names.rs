@@ -55,6 +55,11 @@ impl NameList {
         (0..self.len()).map(|i| self.get(i))
     }
 
+    /// Bytes of memory that the names take.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.text.capacity() + self.ends.capacity() * size_of::<u64>()
+    }
+
     /// Moves name `v` to place `order.map(v)`.
     fn permuted(&self, order: &Permutation) -> Self {
         order.inverse().new_of_old().iter().map(|&old| self.get(old as usize)).collect()

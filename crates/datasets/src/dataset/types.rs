@@ -1,53 +1,9 @@
-//! Types of nodes and edges in a [`Dataset`].
+//! Types of nodes and edges in a data set.
 
 use girih_graph_format::{Csr, NodeId, Permutation, TypedGraph};
 use rayon::prelude::*;
 
-use crate::{Dataset, DatasetError};
-
-impl Dataset {
-    /// Makes the data set of a graph with types; its `graph` is the union of all relations.
-    ///
-    /// # Errors
-    /// When memory for the union does not suffice.
-    pub fn of_typed(name: impl Into<String>, typed: TypedGraph) -> Result<Self, DatasetError> {
-        let dataset = Self::new(name, typed.union()?, None, None, Vec::new())?;
-        Ok(Self { typed: Some(typed.into()), ..dataset })
-    }
-
-    /// This data with one type of nodes and one of edges, if it has no types.
-    ///
-    /// # Errors
-    /// When edges have weights, which edges with types do not have.
-    pub fn with_types(self) -> Result<Self, DatasetError> {
-        if self.typed.is_some() {
-            return Ok(self);
-        }
-        if self.graph.values().is_some() {
-            let name = &self.name;
-            let message =
-                format!("the edges of {name} have weights, which a model of relations does not read; leave them out");
-            return Err(DatasetError::invalid(message));
-        }
-        let typed = TypedGraph::of_plain(self.graph.clone())?;
-        Ok(Self { typed: Some(typed.into()), ..self })
-    }
-
-    /// Refuses data whose types would be lost in a file: no format that girih writes keeps them.
-    ///
-    /// # Errors
-    /// When nodes and edges have types.
-    pub fn check_writable(&self) -> Result<(), DatasetError> {
-        match &self.typed {
-            None => Ok(()),
-            Some(typed) => Err(DatasetError::invalid(format!(
-                "{} has types ({}), and no format that girih writes keeps types; read the original files instead",
-                self.name,
-                typed.schema()
-            ))),
-        }
-    }
-}
+use crate::DatasetError;
 
 /// Checks that `graph` is the union of all relations.
 pub(super) fn check_union(typed: &TypedGraph, graph: &Csr) -> Result<(), DatasetError> {

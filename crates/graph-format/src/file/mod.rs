@@ -6,6 +6,7 @@
 //! - [`Npz`] and [`NpzWriter`]: archives of such arrays.
 //! - [`Folder`] and [`FolderWriter`]: girih's own format, named arrays with checksums, mapped on reading.
 //! - [`read_edge_list`], [`read_matrix_market`], [`read_metis`]: graphs as text; [`read_csv`]: rows of numbers.
+//! - [`LineBlocks`]: text that is read block by block, for formats of other crates.
 //! - [`sniff()`]: detection of files of another kind than expected.
 //! - [`read_sparse_npz`]: the sparse matrices of `SciPy`.
 //! - [`Tensors`] and [`write_tensors`]: named arrays in one safetensors file.
@@ -28,6 +29,8 @@ mod csv;
 mod edge_list;
 #[cfg(feature = "folder")]
 mod folder;
+#[cfg(feature = "text")]
+mod line_blocks;
 mod mapped;
 #[cfg(feature = "text")]
 mod matrix_market;
@@ -63,6 +66,8 @@ pub use csv::{Missing, Table, count_table_rows, parse_csv, read_csv, read_intege
 pub use edge_list::{Columns, EdgeList, EdgeListOptions, Role, parse_edge_list, read_edge_list, write_edge_list};
 #[cfg(feature = "folder")]
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
+#[cfg(feature = "text")]
+pub use line_blocks::LineBlocks;
 pub use mapped::{MappedFile, check_files_at_end, check_mapped_files, mapped_file_at, replaced_files};
 #[cfg(feature = "text")]
 pub use matrix_market::{parse_matrix_market, read_matrix_market, write_matrix_market};

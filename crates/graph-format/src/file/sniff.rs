@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::FormatError;
 
 /// Number of bytes that are inspected.
-const HEAD: usize = 4096;
+pub(super) const HEAD: usize = 4096;
 const GZIP: &[u8] = b"\x1f\x8b";
 /// First bytes of binary formats.
 const MAGIC: [(&[u8], Sniffed); 9] = [

@@ -67,7 +67,7 @@ fn unpack(_: &[u8]) -> Result<Vec<u8>, FormatError> {
 }
 
 #[cfg(not(feature = "gz"))]
-fn without_gz() -> FormatError {
+pub(super) fn without_gz() -> FormatError {
     FormatError::invalid("this program has no gzip: build girih-graph-format with its feature `gz`, or take plain text")
 }
 
@@ -118,7 +118,7 @@ fn write_packed(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> std::io::Re
     Err(without_gz())
 }
 
-fn is_gzip(path: &Path) -> bool {
+pub(super) fn is_gzip(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"))
 }
 

@@ -75,6 +75,18 @@ pub(crate) fn packed() -> Vec<Input> {
     lists.chain(matrices).chain(graphs).map(|(name, input)| Input::one(name, gzip(&input.files[0].bytes))).collect()
 }
 
+pub(crate) fn ntriples() -> Vec<Input> {
+    let graph = &b"# people\n<a:1> <k:> <a:2> .\n<a:2> <n:> \"caf\\u00e9 \\\"x\\\"\"@en .\n_:x <k:> <a:1> .\n"[..];
+    let train = &b"person\tid\tlabel\na:1\t1.0\tred\na:2\t2.0\tblue\n"[..];
+    let test = &b"person\tlabel\n_:x\tred\n"[..];
+    let all = &b"id\tperson\tlabel\n1\ta:1\tred\n"[..];
+    vec![
+        Input::folder(&[("graph.nt", graph), ("trainingSet.tsv", train), ("testSet.tsv", test)]),
+        Input::folder(&[("graph.nt.gz", &gzip(graph)), ("trainingSet.tsv", train), ("completeDataset.tsv", all)]),
+        Input::folder(&[("alone.nt", graph)]),
+    ]
+}
+
 pub(crate) fn lightgcn() -> Vec<Input> {
     let (train, test) = (&b"0 0 2\n1 1\n2 0 1 2\n"[..], &b"0 3\n1 0 3\n2\n"[..]);
     let users = &b"org_id remap_id\na 0\nb 1\nc 2\n"[..];

@@ -124,6 +124,7 @@ pub fn targets() -> Vec<Target> {
         graph_text("matrix_market", Form::One("matrix.mtx"), text::matrix_market, words::MATRIX_MARKET, loaders::one),
         graph_text("metis", Form::One("metis.graph"), text::metis, words::METIS, loaders::one),
         graph_text("lightgcn", Form::Folder, text::lightgcn, words::NUMBERS, loaders::one),
+        graph_text("ntriples", Form::Folder, text::ntriples, words::NTRIPLES, loaders::one),
         graph_text("tables", Form::Folder, text::tables, words::TABLE, loaders::tables),
         binary("packed_text", Form::Any, text::packed, words::EDGE_LIST, GRAPH, loaders::one),
         binary("ogb", Form::Folder, text::ogb, words::PICKLE, GRAPH, loaders::one),
@@ -235,6 +236,22 @@ mod words {
     ];
     pub const METIS: &[&str] = &["001", "010", "011", "100", "111", "%", "1 1", "\n\n\n", " 64"];
     pub const NUMBERS: &[&str] = &["0 1 2", "\n", " ", "org_id remap_id", "2147483646"];
+    pub const NTRIPLES: &[&str] = &[
+        "<a:1>",
+        "_:x",
+        "\"",
+        "\"@en",
+        "\"^^<t:1>",
+        "\\u00e9",
+        "\\U0001F600",
+        "\\n",
+        " .\n",
+        "@prefix",
+        "label",
+        "a:1",
+        "\t",
+        "#",
+    ];
     pub const TABLE: &[&str] = &["node,label", ",", "nan", "", "1e39", "-1", ";", "\t", "\"1\"", "label"];
     pub const NPY: &[&str] = &[
         "'descr': '<f4'",

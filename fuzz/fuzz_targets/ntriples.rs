@@ -1,0 +1,5 @@
+//! Target `ntriples` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("ntriples");
