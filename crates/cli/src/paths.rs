@@ -74,6 +74,18 @@ pub fn npy(path: PathBuf) -> Result<PathBuf, String> {
     expect("npy", path)
 }
 
+/// Accepts the name of an array or of a table.
+///
+/// # Errors
+/// When it has another extension.
+pub fn npy_or_table(path: PathBuf) -> Result<PathBuf, String> {
+    let is_one_of = |name: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(name));
+    match ["npy", "csv", "tsv"].iter().any(is_one_of) {
+        true => Ok(path),
+        false => Err("the name of this file has to end in .npy, .csv or .tsv".to_owned()),
+    }
+}
+
 /// Accepts the name of a timeline.
 ///
 /// # Errors

@@ -139,9 +139,9 @@ pub struct PredictArgs {
     /// File to write: one class for each node
     ///
     /// With several labels a node: a row of 0 and 1 for each node. Of a recommender: a row of 20 items for each user,
-    /// best first.
+    /// best first. A table, .csv or .tsv, has the names of nodes and classes, where the data has names.
     #[arg(long, value_name = "FILE.npy", help_heading = "Output")]
-    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy))]
+    #[arg(value_parser = PathBufValueParser::new().try_map(paths::npy_or_table))]
     pub out: PathBuf,
     #[command(flatten)]
     pub output: OutputArgs,

@@ -1,12 +1,15 @@
 //! `girih predict`: writes the predictions of a trained model for a data set.
 
+mod table;
+
 use std::path::Path;
 
 use girih_compute::NO_COLUMN;
-use girih_datasets::NewNodes;
+use girih_datasets::{DataSource, NewNodes};
 use girih_graph_format::{Matrix, file};
 use girih_trainer::{ExecutionPlan, TOP_K};
 
+use self::table::{Table, separator_of};
 use super::embed;
 use crate::args::PredictArgs;
 use crate::context::trained::{Loaded, together};
@@ -26,6 +29,9 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
             return Err(CliError::Usage("--nodes is for classifiers of nodes; leave it out".to_owned()));
         }
         match plan {
+            ExecutionPlan::Recommend | ExecutionPlan::Links if separator_of(&args.out).is_some() => {
+                return Err(CliError::Usage("tables are for classes of nodes; give --out FILE.npy".to_owned()));
+            }
             ExecutionPlan::Recommend => return predict_items(loaded, args),
             ExecutionPlan::Links => return predict_links(loaded, args),
             _ => {}
@@ -36,6 +42,13 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
         };
         let (is_primary, n_nodes, trained) =
             (loaded.is_primary, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());
+        let table = separator_of(&args.out).map(|separator| {
+            let names = match &loaded.data {
+                DataSource::Loaded(dataset) => dataset.names.clone(),
+                DataSource::Stored(_) => None,
+            };
+            Table { separator, names, first: n_known, n_classes: trained.n_classes }
+        });
         let mut predictions = Predictions::of(args.logits, trained.multi_label);
         let mut n_passed = 0;
         let applied = loaded.apply(Some(&mut |logits| {
@@ -49,7 +62,10 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
             return Ok(());
         }
         paths::make_parents(&args.out)?;
-        predictions.write(&args.out, (n_nodes, trained.n_classes))?;
+        match table {
+            Some(table) => table.write(&args.out, &predictions)?,
+            None => predictions.write(&args.out, (n_nodes, trained.n_classes))?,
+        }
         let (mut results, kind, out) = (applied.description, predictions.kind(), args.out.display().to_string());
         results.add("nodes", n_nodes, "Nodes", n_nodes.to_string()).add("kind", kind, "Values", kind).add(
             "out",
@@ -69,6 +85,11 @@ fn with_new_nodes(loaded: Loaded, path: &Path) -> Result<(Loaded, usize), CliErr
             "--nodes is not possible: features from {rule} have a row for each node of the graph, and none for new ones; \
              train with --features-from degree"
         )));
+    }
+    if loaded.checkpoint.progress.config.model.kind.reads_relations() {
+        return Err(CliError::Other(
+            "--nodes is not possible: edges of new nodes have no types; leave it out".to_owned(),
+        ));
     }
     let dataset = loaded.data.into_dataset()?;
     let new = NewNodes::read(path)?.normalized(dataset.feature_norm).map_err(|error| error.at(path))?;
@@ -106,6 +127,14 @@ impl Predictions {
             Self::Logits(all) => all.extend_from_slice(logits.data()),
             Self::Labels(all) => all.extend(logits.data().iter().map(|&logit| u8::from(logit > 0.0))),
             Self::Classes(all) => all.extend((0..logits.n_rows()).map(|v| argmax(logits.row(v)) as i64)),
+        }
+    }
+
+    fn n_nodes(&self, n_classes: usize) -> usize {
+        match self {
+            Self::Logits(all) => all.len() / n_classes.max(1),
+            Self::Labels(all) => all.len() / n_classes.max(1),
+            Self::Classes(all) => all.len(),
         }
     }
 

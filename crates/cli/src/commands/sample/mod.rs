@@ -28,6 +28,12 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
     }
     let dataset = load_with_warnings(&args.data, &args.data.options(args.seed, 1))?;
+    if dataset.typed.is_some() {
+        let name = &dataset.name;
+        return Err(CliError::Other(format!(
+            "{name} has types of edges, and batches of typed graphs are not sampled yet"
+        )));
+    }
     if args.ranks.ranks.is_some() {
         return run_on_ranks(args, &config, dataset);
     }

@@ -83,6 +83,7 @@ impl Miniature {
             npz.array("edge_index", &[2, 2], &[4i64, 600, 600, 4])
         })
         .unwrap();
+        write_typed(&work.path("aifb"));
         Self(work)
     }
 
@@ -137,11 +138,27 @@ impl Miniature {
     }
 }
 
+/// Writes a folder of N-Triples with labels, as RDF data sets of the authors of R-GCN have them.
+fn write_typed(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    let person = |i: usize| format!("http://example.org/person{i}");
+    let triple = |i: usize| {
+        let (relation, other) = if i.is_multiple_of(2) { ("knows", i + 3) } else { ("cites", 2 * i) };
+        format!("<{}> <http://example.org/{relation}> <{}> .\n", person(i), person(other % 40))
+    };
+    fs::write(folder.join("people.nt"), (0..40).map(triple).collect::<String>()).unwrap();
+    for (name, part) in [("trainingSet.tsv", 0..20), ("testSet.tsv", 20..30)] {
+        let lines = part.map(|i| format!("{}\t{}\n", person(i), ["red", "blue"][i % 2]));
+        fs::write(folder.join(name), format!("person\tlabel\n{}", lines.collect::<String>())).unwrap();
+    }
+}
+
 /// Name of the file in place of another.
 fn source(name: &str) -> &str {
     match name {
         "codes" | "x.npy" | "new.npz" | "weights.safetensors" | "hub" => name,
         _ if name == "run" || name.starts_with("runs/") => "run",
+        "aifb" | "mutag" => "aifb",
         _ if name.ends_with(".codes") => "codes/features.codes",
         _ if name.ends_with(".csv") => "edges.csv",
         _ => "graph",
