@@ -223,7 +223,7 @@ fn relations(edges: Vec<Edges>, n_nodes: usize, options: &LoadOptions) -> Result
         let relation = Coo::new(n_nodes, n_nodes, destinations, sources, None)?.to_csr(Duplicates::Merge)?;
         let n_repeated = n_stated - relation.nnz();
         if n_repeated > 0 && options.duplicates == Some(Duplicates::Refuse) {
-            let what = format!("{n_repeated} triples of one predicate are stated twice");
+            let what = format!("triples are stated again, {n_repeated} of one predicate");
             return Err(DatasetError::invalid(format!("{what}; --duplicates merge stores each once")));
         }
         relations.push(relation);

@@ -9,7 +9,7 @@ const EXCERPT: usize = 40;
 /// Type of literals that state none.
 const STRING: &str = "<http://www.w3.org/2001/XMLSchema#string>";
 /// Advice on text that is Turtle.
-const TURTLE: &str = "this is Turtle; convert it to N-Triples, as by `riot --output=nt` or rdflib";
+const TURTLE: &str = "this is Turtle; convert it to N-Triples, as by riot or rdflib";
 
 /// Triple of names. Equal terms have equal names, and different terms have different ones: an IRI stands without its
 /// brackets, a blank node as `_:x`, and a literal in quotes as canonical N-Triples have it.

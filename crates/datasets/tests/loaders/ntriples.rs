@@ -92,7 +92,7 @@ fn reverses_are_added_and_literals_dropped_as_asked() {
     let twice = "<a:1> <p:1> <a:2> .\n<a:1> <p:1> <a:2> .\n";
     let (_home, path) = written(twice);
     let refuse = LoadOptions { duplicates: Some(Duplicates::Refuse), ..LoadOptions::default() };
-    assert!(refusal(&path, &refuse).contains("1 triples of one predicate are stated twice"));
+    assert!(refusal(&path, &refuse).contains("triples are stated again, 1 of one predicate; --duplicates merge"));
     let sum = LoadOptions { duplicates: Some(Duplicates::Sum), ..LoadOptions::default() };
     assert!(refusal(&path, &sum).contains("--duplicates sum gives weights"));
     let both = LoadOptions { symmetrize: Some(true), ..LoadOptions::default() };

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use memchr::memrchr;
 
+use super::sniff::check_text;
 #[cfg(feature = "gz")]
-use super::sniff::misnamed_gzip;
-use super::sniff::{HEAD, check_text};
+use super::sniff::{HEAD, misnamed_gzip};
 use super::text::{is_gzip, without_mark};
 use crate::FormatError;
 
