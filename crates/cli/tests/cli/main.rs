@@ -32,6 +32,7 @@ mod sample;
 mod scores;
 mod serve;
 mod train;
+mod typed;
 mod unit;
 mod verify;
 mod weights;
