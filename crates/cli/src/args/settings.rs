@@ -148,7 +148,9 @@ pub struct TrainingSettings {
     /// Parameters that decay: of the first layer, or all [default: first]
     #[arg(long, value_enum)]
     pub decay: Option<DecayArg>,
-    /// Epochs of a run, at most [default: 200; rgcn 50, lightgcn 1000]
+    /// Epochs of a run, at most [default: 200; lightgcn 1000]
+    ///
+    /// For rgcn [default: 50].
     #[arg(long, value_name = "N")]
     pub epochs: Option<u64>,
     /// Epochs without a better validation score before a run ends [default: never]

@@ -132,8 +132,14 @@ impl PairsWithBases<'_> {
         });
     }
 
-    /// Adds the gradients of [`sums`](Self::sums) to those of the coefficients and of `x`.
-    pub(crate) fn add_grads(&self, x: &[f32], grad: &[f32], coefficients_grad: &mut [f32], x_grad: &mut [f32]) {
+    /// Gradients of [`sums`](Self::sums): adds that of the coefficients, and overwrites that of `x`, or adds to it with
+    /// `x_adds`.
+    pub(crate) fn grads(
+        &self,
+        (x, grad): (&[f32], &[f32]),
+        coefficients_grad: &mut [f32],
+        (x_grad, x_adds): (&mut [f32], bool),
+    ) {
         let row_len = self.row_len();
         if row_len == 0 {
             return;
@@ -145,7 +151,7 @@ impl PairsWithBases<'_> {
             let first = piece * rows;
             self.isa.run(
                 #[inline(always)]
-                || self.add_piece((x, grad), first, (x_grad, &mut sums)),
+                || self.grads_of_piece((x, grad), first, (x_grad, x_adds), &mut sums),
             );
             sums
         });
@@ -154,22 +160,31 @@ impl PairsWithBases<'_> {
         }
     }
 
-    /// Adds the gradients of the rows of `x_grad`, of which the first is row `first`.
+    /// Gradients of the rows of `x_grad`, of which the first is row `first`. Those of the coefficients are added to `sums`.
     #[inline(always)]
-    fn add_piece(&self, (x, grad): (&[f32], &[f32]), first: usize, (x_grad, sums): (&mut [f32], &mut [f32])) {
+    fn grads_of_piece(
+        &self,
+        (x, grad): (&[f32], &[f32]),
+        first: usize,
+        (x_grad, x_adds): (&mut [f32], bool),
+        sums: &mut [f32],
+    ) {
         let (width, row_len, n_bases) = (self.width, self.row_len(), self.n_bases);
-        let end = first + x_grad.len() / row_len;
-        let of_rows = |row: usize| self.rows.partition_point(|&found| (found as usize) < row);
-        for pair in of_rows(first)..of_rows(end) {
-            let (row, relation) = (self.rows[pair] as usize, self.relations[pair]);
-            let grad = &grad[pair * width..][..width];
-            let bases = x[row * row_len..][..row_len].chunks_exact(width);
-            let base_grads = x_grad[(row - first) * row_len..][..row_len].chunks_exact_mut(width);
-            let sums = &mut sums[relation as usize * n_bases..][..n_bases];
-            let factors = self.coefficients(relation);
-            for (((basis, base_grad), sum), &factor) in bases.zip(base_grads).zip(sums).zip(factors) {
-                *sum += dot(basis, grad);
-                add_scaled(factor, grad, base_grad);
+        let mut pair = self.rows.partition_point(|&row| (row as usize) < first);
+        for (row, x_grad) in (first..).zip(x_grad.chunks_exact_mut(row_len)) {
+            if !x_adds {
+                x_grad.fill(0.0);
+            }
+            while self.rows.get(pair).is_some_and(|&of| of as usize == row) {
+                let (relation, grad) = (self.relations[pair], &grad[pair * width..][..width]);
+                let bases = x[row * row_len..][..row_len].chunks_exact(width);
+                let sums = &mut sums[relation as usize * n_bases..][..n_bases];
+                let of_bases = bases.zip(x_grad.chunks_exact_mut(width)).zip(sums).zip(self.coefficients(relation));
+                for (((basis, base_grad), sum), &factor) in of_bases {
+                    *sum += dot(basis, grad);
+                    add_scaled(factor, grad, base_grad);
+                }
+                pair += 1;
             }
         }
     }

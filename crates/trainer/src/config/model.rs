@@ -195,8 +195,7 @@ impl ModelConfig {
         match setting {
             "normalization" => self.normalizes(),
             "hidden" => self.kind != ModelKind::Sgc,
-            "dropout" => !self.kind.is_recommender(),
-            "input_dropout" => !self.kind.is_recommender() && !self.kind.reads_relations(),
+            "dropout" | "input_dropout" => !self.kind.is_recommender(),
             _ => self.kind.reads(setting) || of_some().all(|name| name != setting),
         }
     }

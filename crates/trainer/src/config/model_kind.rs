@@ -136,7 +136,7 @@ static MLP: ModelProperties = ModelProperties {
 };
 static RGCN: ModelProperties = ModelProperties {
     name: "rgcn",
-    settings: &["bases", "self_weight"],
+    settings: &["aggregate_once", "bases", "self_weight"],
     weights: EdgeWeights::Unread("weighs the neighbors of a type of edges alike"),
     batches: ModelBatches::Full,
     exports: None,

@@ -69,16 +69,11 @@ impl TrainConfig {
     }
 
     /// Rules on settings that not every task, model or batch kind allows, and on the number of runs.
-    fn rules_of_other_settings(&self) -> [Rule; 9] {
+    fn rules_of_other_settings(&self) -> [Rule; 8] {
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         [
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
-            (
-                !self.model.kind.reads_relations() || self.model.input_dropout() == self.model.dropout,
-                "input_dropout",
-                "left out: rgcn masks hidden activations alone",
-            ),
             (tiers.is_none(), tiers.map_or("", |(name, _)| name), tiers.map_or("", |(_, rule)| rule)),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
             (self.runs >= 1, "runs", "at least 1"),

@@ -13,7 +13,7 @@ use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 /// edges read. With bases, `W_r = Σ_b a[r, b]·V_b`.
 pub struct Rgcn {
     layers: Vec<Layer>,
-    dropout: f64,
+    config: ModelConfig,
 }
 
 struct Layer {
@@ -54,7 +54,7 @@ impl Rgcn {
             let inputs = if learns_rows { dims.n_nodes } else { inputs };
             Layer::new(init, config, (i, dims), Widths { inputs, outputs, learns_rows })
         })?;
-        Ok(Self { layers, dropout: config.dropout })
+        Ok(Self { layers, config: config.clone() })
     }
 }
 
@@ -67,14 +67,15 @@ impl<B: Backend> Model<B> for Rgcn {
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let relations = inputs.relations();
-        let mut rows = match &inputs.features {
-            Some(_) => Some(Rows::raw_input(tape, inputs)?.into_dense()),
-            None => None,
-        };
+        let mut rows = None;
+        if inputs.features.is_some() {
+            let dropout = tape.next_dropout(self.config.input_dropout());
+            rows = Some(Rows::raw_input(tape, inputs)?.masked(tape, dropout)?.into_dense());
+        }
         for (i, layer) in self.layers.iter().enumerate() {
             let is_last = i + 1 == self.layers.len();
             let activation = if is_last { Activation::Identity } else { Activation::Relu };
-            let mask = if is_last { None } else { tape.next_dropout(self.dropout) };
+            let mask = if is_last { None } else { tape.next_dropout(self.config.dropout) };
             let hidden = match (rows, &relations.learned) {
                 (Some(rows), _) => layer.forward(tape, relations, rows, (activation, mask))?,
                 (None, Some(learned)) => layer.forward_learned(tape, learned, (activation, mask))?,

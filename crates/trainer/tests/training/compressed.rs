@@ -92,7 +92,9 @@ fn every_model_trains_on_codes_as_on_what_they_decode_to() {
             let config = with_input_dropout(descent(kind, 4), input_dropout);
             assert_same(&dataset, &config, None, &format!("{kind:?}, input dropout {input_dropout}"));
         }
-        assert_same(&dataset, &descent(kind, 3), Some(2), &format!("{kind:?} on two ranks"));
+        if !kind.reads_relations() {
+            assert_same(&dataset, &descent(kind, 3), Some(2), &format!("{kind:?} on two ranks"));
+        }
     }
 }
 
@@ -259,7 +261,7 @@ fn a_plan_counts_codes() {
         assert_eq!(later, now, "{kind:?}");
         let done = Stage::new(codes, &base).inputs.propagated.is_some();
         assert_eq!(now.aggregates_once, done, "{kind:?}");
-        if kind != ModelKind::Sgc {
+        if kind != ModelKind::Sgc && !kind.reads_relations() {
             assert!(now.input_bytes + 700 * 3900 * 4 < dense.input_bytes, "{kind:?}: {now:?} {dense:?}");
         }
     }

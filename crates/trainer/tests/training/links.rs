@@ -41,7 +41,7 @@ fn without_labels(dataset: Dataset) -> Dataset {
 #[test]
 fn every_model_tells_links_from_other_pairs_and_needs_no_labels() {
     let dataset = without_labels(communities());
-    for kind in ModelKind::classifiers().filter(|&kind| kind != ModelKind::Sgc) {
+    for kind in ModelKind::classifiers().filter(|&kind| kind != ModelKind::Sgc && !kind.reads_relations()) {
         let best = train(dataset.clone(), &links(kind, 60)).unwrap().runs[0].best;
         let (auc, ranks) = (best.test_roc_auc.unwrap(), best.links.unwrap());
         assert!(auc > 0.6, "{kind:?}: {best:?}");

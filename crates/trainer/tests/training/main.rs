@@ -111,11 +111,15 @@ impl Stage {
 
     fn with_needs(dataset: Dataset, config: &TrainConfig, input_spec: &InputSpec) -> Self {
         let cpu = Cpu::new();
+        let dataset = if input_spec.relations { dataset.with_types().unwrap() } else { dataset };
         let (dims, data) = (dims(&dataset), DataShape::of(&dataset));
         let labels = dataset.labels.unwrap();
         let targets = Targets::upload(&cpu, &labels).unwrap();
-        let inputs =
+        let mut inputs =
             Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), input_spec, config.precision).unwrap();
+        if let Some(typed) = dataset.typed {
+            inputs = inputs.with_relations(&cpu, &typed).unwrap();
+        }
         Self { cpu, inputs, targets, labels, split: dataset.splits[0].clone(), dims, data }
     }
 

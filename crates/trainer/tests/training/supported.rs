@@ -241,9 +241,10 @@ fn the_documentation_shows_the_table() {
 }
 
 /// Single changes of a combination, which reach every row of the table by four of them.
-const CHANGES: [fn(&mut Combination); 27] = [
+const CHANGES: [fn(&mut Combination); 28] = [
     |c| c.task = TaskKind::Links,
     |c| c.model = ModelKind::Sgc,
+    |c| c.model = ModelKind::Rgcn,
     |c| c.model = ModelKind::Ngcn,
     |c| c.model = ModelKind::LightGcn,
     |c| c.batch = BatchKind::Neighbor,

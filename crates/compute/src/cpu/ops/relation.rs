@@ -62,16 +62,14 @@ impl RelationOps for Cpu {
         (coefficients_grad, adds): (&mut CpuMatrix, bool),
         (x_grad, x_adds): (&mut CpuMatrix, bool),
     ) -> Result<(), ComputeError> {
-        for (out, adds) in [(&mut *coefficients_grad, adds), (&mut *x_grad, x_adds)] {
-            if !adds {
-                self.set_zero(out)?;
-            }
+        if !adds {
+            self.set_zero(coefficients_grad)?;
         }
         let (values, width) = (as_f32(coefficients), grad.shape().cols);
         let with_bases = self.with_bases(pairs, (&values, coefficients.shape().cols), width);
         let (x, grad) = (as_f32(x), as_f32(grad));
         coefficients_grad.write_with(|coefficients_grad| {
-            x_grad.write_with(|x_grad| with_bases.add_grads(&x, &grad, coefficients_grad, x_grad));
+            x_grad.write_with(|x_grad| with_bases.grads((&x, &grad), coefficients_grad, (x_grad, x_adds)));
         });
         Ok(())
     }
