@@ -45,6 +45,16 @@ impl<B: Memory> RelationRows<B> {
     }
 }
 
+/// Operands of sums of bases, see [`RelationOps::basis_rows`].
+pub struct BasisOperands<'a, B: Memory + ?Sized> {
+    /// Pairs of a row and a relation.
+    pub pairs: &'a RelationRows<B>,
+    /// Coefficients of relations for bases, `R × B`.
+    pub coefficients: &'a B::Matrix,
+    /// Rows of all bases side by side, `n × B·d`.
+    pub x: &'a B::Matrix,
+}
+
 /// Products of rows that have types, such as those of R-GCN (Schlichtkrull et al., ESWC 2018).
 ///
 /// Rows of one type are consecutive: a *run*. `runs` lists the first row of each run, and behind them the number of rows.
@@ -120,27 +130,19 @@ pub trait RelationOps: DenseOps + SparseOps + Sized {
     ///
     /// # Errors
     /// On shapes that do not fit, or a row or relation that does not exist.
-    fn basis_rows(
-        &self,
-        pairs: &RelationRows<Self>,
-        coefficients: &Self::Matrix,
-        x: &Self::Matrix,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        check_bases(self, "basis_rows", pairs, (coefficients, x), ("out", self.shape(out)))?;
-        self.run_basis_rows(Fits(()), pairs, coefficients, x, out)
+    fn basis_rows(&self, operands: &BasisOperands<'_, Self>, out: &mut Self::Matrix) -> Result<(), ComputeError> {
+        check_bases(self, "basis_rows", operands, ("out", self.shape(out)))?;
+        self.run_basis_rows(Fits(()), operands, out)
     }
 
     /// [`basis_rows`](Self::basis_rows) of operands that fit.
     fn run_basis_rows(
         &self,
         _: Fits,
-        pairs: &RelationRows<Self>,
-        coefficients: &Self::Matrix,
-        x: &Self::Matrix,
+        operands: &BasisOperands<'_, Self>,
         out: &mut Self::Matrix,
     ) -> Result<(), ComputeError> {
-        composed::basis_rows(self, pairs, coefficients, x, out)
+        composed::basis_rows(self, operands, out)
     }
 
     /// Backward pass of [`basis_rows`](Self::basis_rows): the gradients of the coefficients and of `x`, each with whether
@@ -150,31 +152,29 @@ pub trait RelationOps: DenseOps + SparseOps + Sized {
     /// As [`basis_rows`](Self::basis_rows).
     fn basis_rows_backward(
         &self,
-        pairs: &RelationRows<Self>,
-        (coefficients, x): (&Self::Matrix, &Self::Matrix),
+        operands: &BasisOperands<'_, Self>,
         grad: &Self::Matrix,
         (coefficients_grad, adds): (&mut Self::Matrix, bool),
         x_grad: (&mut Self::Matrix, bool),
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "basis_rows_backward";
-        check_bases(self, OPERATION, pairs, (coefficients, x), ("grad", self.shape(grad)))?;
-        let of_coefficients = self.shape(coefficients);
+        check_bases(self, OPERATION, operands, ("grad", self.shape(grad)))?;
+        let of_coefficients = self.shape(operands.coefficients);
         checks::expect(OPERATION, "coefficients_grad", self.shape(coefficients_grad), of_coefficients)?;
-        checks::expect(OPERATION, "x_grad", self.shape(x_grad.0), self.shape(x))?;
-        self.run_basis_rows_backward(Fits(()), pairs, (coefficients, x), grad, (coefficients_grad, adds), x_grad)
+        checks::expect(OPERATION, "x_grad", self.shape(x_grad.0), self.shape(operands.x))?;
+        self.run_basis_rows_backward(Fits(()), operands, grad, (coefficients_grad, adds), x_grad)
     }
 
     /// [`basis_rows_backward`](Self::basis_rows_backward) of operands that fit.
     fn run_basis_rows_backward(
         &self,
         _: Fits,
-        pairs: &RelationRows<Self>,
-        (coefficients, x): (&Self::Matrix, &Self::Matrix),
+        operands: &BasisOperands<'_, Self>,
         grad: &Self::Matrix,
         (coefficients_grad, adds): (&mut Self::Matrix, bool),
         x_grad: (&mut Self::Matrix, bool),
     ) -> Result<(), ComputeError> {
-        composed::basis_rows_backward(self, pairs, (coefficients, x), grad, (coefficients_grad, adds), x_grad)
+        composed::basis_rows_backward(self, operands, grad, (coefficients_grad, adds), x_grad)
     }
 }
 
@@ -205,8 +205,7 @@ fn check_runs<B: Memory + ?Sized>(
 fn check_bases<B: Memory + ?Sized>(
     backend: &B,
     operation: &'static str,
-    pairs: &RelationRows<B>,
-    (coefficients, x): (&B::Matrix, &B::Matrix),
+    &BasisOperands { pairs, coefficients, x }: &BasisOperands<'_, B>,
     (name, of_pairs): (&'static str, Shape),
 ) -> Checked {
     let ids = [&pairs.rows, &pairs.relations].map(|ids| backend.id_range(ids));

@@ -2,7 +2,7 @@
 
 use super::{RefMatrix, Reference};
 use crate::backend::runs_of;
-use crate::{ComputeError, Fits, RelationOps, RelationRows, Transpose};
+use crate::{BasisOperands, ComputeError, Fits, RelationOps, RelationRows, Transpose};
 
 impl RelationOps for Reference {
     fn run_gemm_runs(
@@ -49,9 +49,7 @@ impl RelationOps for Reference {
     fn run_basis_rows(
         &self,
         _: Fits,
-        pairs: &RelationRows<Self>,
-        coefficients: &RefMatrix,
-        x: &RefMatrix,
+        &BasisOperands { pairs, coefficients, x }: &BasisOperands<'_, Self>,
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
         let (n_bases, width) = (coefficients.shape.cols, out.shape.cols);
@@ -65,8 +63,7 @@ impl RelationOps for Reference {
     fn run_basis_rows_backward(
         &self,
         _: Fits,
-        pairs: &RelationRows<Self>,
-        (coefficients, x): (&RefMatrix, &RefMatrix),
+        &BasisOperands { pairs, coefficients, x }: &BasisOperands<'_, Self>,
         grad: &RefMatrix,
         (coefficients_grad, adds): (&mut RefMatrix, bool),
         (x_grad, x_adds): (&mut RefMatrix, bool),

@@ -1,7 +1,7 @@
 //! Products of rows that have types, on a symbolic device.
 
 use super::{Symbolic, SymbolicMatrix};
-use crate::{ComputeError, Fits, RelationOps, RelationRows, Transpose};
+use crate::{BasisOperands, ComputeError, Fits, RelationOps, Transpose};
 
 impl RelationOps for Symbolic {
     fn run_gemm_runs(
@@ -34,9 +34,7 @@ impl RelationOps for Symbolic {
     fn run_basis_rows(
         &self,
         _: Fits,
-        _pairs: &RelationRows<Self>,
-        coefficients: &SymbolicMatrix,
-        x: &SymbolicMatrix,
+        &BasisOperands { coefficients, x, .. }: &BasisOperands<'_, Self>,
         out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         let flops = 2.0 * coefficients.shape.cols as f64 * out.shape.len() as f64;
@@ -47,8 +45,7 @@ impl RelationOps for Symbolic {
     fn run_basis_rows_backward(
         &self,
         _: Fits,
-        _pairs: &RelationRows<Self>,
-        (coefficients, x): (&SymbolicMatrix, &SymbolicMatrix),
+        &BasisOperands { coefficients, x, .. }: &BasisOperands<'_, Self>,
         grad: &SymbolicMatrix,
         _coefficients_grad: (&mut SymbolicMatrix, bool),
         x_grad: (&mut SymbolicMatrix, bool),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::inputs::{Draws, dtype, n_rows, width};
 use super::law::{Law, Output, Results};
 use crate::backend::composed;
-use crate::{Backend, Dtype, RelationRows, Shape, Transpose};
+use crate::{Backend, BasisOperands, Dtype, RelationRows, Shape, Transpose};
 
 /// Case of runs: number of rows and of runs, widths of operand and result, storage types, and a seed for the rest.
 #[derive(Debug)]
@@ -123,17 +123,16 @@ impl Law for Bases {
             let mut out = draws.matrix(backend, of_out, Dtype::F32);
             let mut coefficients_grad = upload(of_coefficients, &before[0]);
             let mut x_grad = upload(of_x, &before[1]);
-            let (operands, [adds, x_adds]) = ((&coefficients, &x), case.accumulate);
+            let operands = &BasisOperands { pairs: &pairs, coefficients: &coefficients, x: &x };
+            let [adds, x_adds] = case.accumulate;
             let (of_coefficients, of_x) = ((&mut coefficients_grad, adds), (&mut x_grad, x_adds));
             if composes {
-                composed::basis_rows(backend, &pairs, &coefficients, &x, &mut out).expect("basis_rows");
-                composed::basis_rows_backward(backend, &pairs, operands, &grad, of_coefficients, of_x)
+                composed::basis_rows(backend, operands, &mut out).expect("basis_rows");
+                composed::basis_rows_backward(backend, operands, &grad, of_coefficients, of_x)
                     .expect("basis_rows_backward");
             } else {
-                backend.basis_rows(&pairs, &coefficients, &x, &mut out).expect("basis_rows");
-                backend
-                    .basis_rows_backward(&pairs, operands, &grad, of_coefficients, of_x)
-                    .expect("basis_rows_backward");
+                backend.basis_rows(operands, &mut out).expect("basis_rows");
+                backend.basis_rows_backward(operands, &grad, of_coefficients, of_x).expect("basis_rows_backward");
             }
             all.extend([out, coefficients_grad, x_grad]);
         }

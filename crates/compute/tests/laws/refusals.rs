@@ -2,9 +2,9 @@
 
 use girih_compute::prelude::*;
 use girih_compute::{
-    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, ColumnMoments, ComputeError, Dropout,
-    Dtype, Epilogue, EpilogueGrad, RelationRows, SgdUpdate, Shape, SparseOperand, Symbolic, SymbolicIds,
-    SymbolicMatrix, SymbolicSparse, Transpose,
+    Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, BasisOperands, ColumnMoments,
+    ComputeError, Dropout, Dtype, Epilogue, EpilogueGrad, RelationRows, SgdUpdate, Shape, SparseOperand, Symbolic,
+    SymbolicIds, SymbolicMatrix, SymbolicSparse, Transpose,
 };
 use girih_graph_format::{Csr, Scales};
 use girih_random::Key;
@@ -68,7 +68,9 @@ fn relations() {
     refused("relation rows: 2 rows and 1 relations", RelationRows::upload(&d, &[0, 1], &[0]));
     refused("relation rows: rows do not ascend", RelationRows::upload(&d, &[1, 0], &[0, 0]));
     let pairs = RelationRows::upload(&d, &[0, 3], &[1, 0]).expect("pairs");
-    let bases = |coefficients, x, out| d.basis_rows(&pairs, &coefficients, &x, &mut { out });
+    let bases = |coefficients, x, out| {
+        d.basis_rows(&BasisOperands { pairs: &pairs, coefficients: &coefficients, x: &x }, &mut { out })
+    };
     refused("basis_rows: out is 3 × 2", bases(matrix(2, 3), matrix(4, 6), matrix(3, 2)));
     refused("basis_rows: x is 4 × 5, expected 4 × 6", bases(matrix(2, 3), matrix(4, 5), matrix(2, 2)));
     refused("basis_rows", bases(matrix(2, 3), matrix(3, 6), matrix(2, 2)));
@@ -76,7 +78,8 @@ fn relations() {
     let (coefficients, x) = (matrix(2, 3), matrix(4, 6));
     let (mut of_coefficients, mut of_x) = (matrix(3, 3), matrix(4, 6));
     let grads = ((&mut of_coefficients, false), (&mut of_x, false));
-    let backward = d.basis_rows_backward(&pairs, (&coefficients, &x), &matrix(2, 2), grads.0, grads.1);
+    let operands = BasisOperands { pairs: &pairs, coefficients: &coefficients, x: &x };
+    let backward = d.basis_rows_backward(&operands, &matrix(2, 2), grads.0, grads.1);
     refused("basis_rows_backward: coefficients_grad is 3 × 3, expected 2 × 3", backward);
 }
 

@@ -1,6 +1,6 @@
 //! `linear_runs` and `basis_rows`: products of rows that have types.
 
-use girih_compute::{Backend, ComputeError, RelationRows, Shape, Transpose};
+use girih_compute::{Backend, BasisOperands, ComputeError, RelationRows, Shape, Transpose};
 
 use super::{BackwardPass, Operation, Tape, Var};
 
@@ -47,7 +47,8 @@ impl<'a, B: Backend> Tape<'a, B> {
     ) -> Result<Var, ComputeError> {
         let width = self.shape(bases).cols / self.shape(coefficients).cols.max(1);
         let mut out = self.buffer(Shape::new(n_pairs, width))?;
-        self.backend().basis_rows(pairs, self.value(coefficients), self.value(bases), &mut out)?;
+        let operands = BasisOperands { pairs, coefficients: self.value(coefficients), x: self.value(bases) };
+        self.backend().basis_rows(&operands, &mut out)?;
         Ok(self.record(out, &[coefficients, bases], BasisRows { pairs, coefficients, bases }))
     }
 }
@@ -73,9 +74,9 @@ impl<B: Backend> Operation<B> for BasisRows<'_, B> {
         let &Self { pairs, coefficients, bases } = self;
         let mut coefficients_grad = pass.grad_buffer(coefficients)?;
         pass.with_grad(bases, |pass, bases_grad, accumulate| {
-            let operands = (pass.value(coefficients), pass.value(bases));
+            let operands = BasisOperands { pairs, coefficients: pass.value(coefficients), x: pass.value(bases) };
             let of_coefficients = (&mut coefficients_grad, false);
-            pass.backend().basis_rows_backward(pairs, operands, &grad, of_coefficients, (bases_grad, accumulate))
+            pass.backend().basis_rows_backward(&operands, &grad, of_coefficients, (bases_grad, accumulate))
         })?;
         pass.recycle(grad);
         pass.give(coefficients, coefficients_grad)

@@ -1,6 +1,6 @@
 //! Operations of [`RelationOps`](super::RelationOps), composed of those of other families: slow, for every backend.
 
-use super::{RelationRows, runs_of};
+use super::{BasisOperands, runs_of};
 use crate::{ComputeError, DenseOps, Dtype, Epilogue, Shape, SparseOps, Transpose};
 
 /// Products of runs, one run after the other.
@@ -57,15 +57,13 @@ pub(crate) fn gemm_runs_backward<B: DenseOps + SparseOps>(
 /// Sums of bases, one basis after the other.
 pub(crate) fn basis_rows<B: DenseOps + SparseOps>(
     backend: &B,
-    pairs: &RelationRows<B>,
-    coefficients: &B::Matrix,
-    x: &B::Matrix,
+    operands: &BasisOperands<'_, B>,
     out: &mut B::Matrix,
 ) -> Result<(), ComputeError> {
-    let bases = Bases::of(backend, pairs, coefficients, x)?;
+    let bases = Bases::of(backend, operands)?;
     backend.set_zero(out)?;
     for basis in 0..bases.n {
-        let (factors, mut rows) = (bases.factors(backend, basis)?, bases.rows(backend, pairs, (x, basis))?);
+        let (factors, mut rows) = (bases.factors(backend, basis)?, bases.rows(backend, operands, basis)?);
         backend.scale_rows_in_place(&factors, &mut rows)?;
         backend.add_scaled(1.0, &rows, out)?;
     }
@@ -75,35 +73,34 @@ pub(crate) fn basis_rows<B: DenseOps + SparseOps>(
 /// Gradients of sums of bases, one basis after the other.
 pub(crate) fn basis_rows_backward<B: DenseOps + SparseOps>(
     backend: &B,
-    pairs: &RelationRows<B>,
-    (coefficients, x): (&B::Matrix, &B::Matrix),
+    operands: &BasisOperands<'_, B>,
     grad: &B::Matrix,
     (coefficients_grad, adds): (&mut B::Matrix, bool),
     (x_grad, x_adds): (&mut B::Matrix, bool),
 ) -> Result<(), ComputeError> {
-    let bases = Bases::of(backend, pairs, coefficients, x)?;
-    let (of_grad, n_rows) = (backend.shape(grad), backend.shape(x).rows);
+    let bases = Bases::of(backend, operands)?;
+    let (of_grad, n_rows) = (backend.shape(grad), backend.shape(operands.x).rows);
     let mut dots = backend.zeros(Shape::new(of_grad.rows, bases.n), Dtype::F32)?;
     if !x_adds {
         backend.set_zero(x_grad)?;
     }
     for basis in 0..bases.n {
-        let (factors, rows) = (bases.factors(backend, basis)?, bases.rows(backend, pairs, (x, basis))?);
+        let (factors, rows) = (bases.factors(backend, basis)?, bases.rows(backend, operands, basis)?);
         let mut of_basis = backend.zeros(Shape::new(of_grad.rows, 1), Dtype::F32)?;
-        backend.sddmm(&pairs.diagonal, &rows, grad, &mut of_basis)?;
+        backend.sddmm(&operands.pairs.diagonal, &rows, grad, &mut of_basis)?;
         backend.copy_block(backend.shape(&of_basis), &of_basis, (0, 0), &mut dots, (0, basis))?;
         let mut scaled = backend.zeros(of_grad, Dtype::F32)?;
         backend.scale_rows(&factors, (grad, 0), &mut scaled)?;
         let block = Shape::new(n_rows, bases.width);
         let mut sum = backend.zeros(block, Dtype::F32)?;
         backend.copy_block(block, x_grad, (0, basis * bases.width), &mut sum, (0, 0))?;
-        backend.scatter_add_rows(&scaled, &pairs.rows, &mut sum)?;
+        backend.scatter_add_rows(&scaled, &operands.pairs.rows, &mut sum)?;
         backend.copy_block(block, &sum, (0, 0), x_grad, (0, basis * bases.width))?;
     }
     if !adds {
         backend.set_zero(coefficients_grad)?;
     }
-    backend.scatter_add_rows(&dots, &pairs.relations, coefficients_grad)
+    backend.scatter_add_rows(&dots, &operands.pairs.relations, coefficients_grad)
 }
 
 /// Coefficients of each pair, and sizes of the bases.
@@ -117,9 +114,7 @@ struct Bases<M> {
 impl<M> Bases<M> {
     fn of<B: DenseOps<Matrix = M>>(
         backend: &B,
-        pairs: &RelationRows<B>,
-        coefficients: &M,
-        x: &M,
+        &BasisOperands { pairs, coefficients, x }: &BasisOperands<'_, B>,
     ) -> Result<Self, ComputeError> {
         let (n, len) = (backend.shape(coefficients).cols, backend.id_range(&pairs.rows).len);
         let mut of_pairs = backend.zeros(Shape::new(len, n), Dtype::F32)?;
@@ -139,8 +134,8 @@ impl<M> Bases<M> {
     fn rows<B: DenseOps<Matrix = M>>(
         &self,
         backend: &B,
-        pairs: &RelationRows<B>,
-        (x, basis): (&M, usize),
+        &BasisOperands { pairs, x, .. }: &BasisOperands<'_, B>,
+        basis: usize,
     ) -> Result<M, ComputeError> {
         let of_all = Shape::new(backend.shape(x).rows, self.width);
         let mut all = backend.zeros(of_all, Dtype::F32)?;

@@ -3,7 +3,7 @@
 use crate::cpu::matrix::as_f32;
 use crate::cpu::relations::{self, PairsWithBases};
 use crate::cpu::{Cpu, CpuMatrix};
-use crate::{ComputeError, Fits, Memory, RelationOps, RelationRows, Transpose};
+use crate::{BasisOperands, ComputeError, Fits, Memory, RelationOps, RelationRows, Transpose};
 
 impl RelationOps for Cpu {
     fn run_gemm_runs(
@@ -41,9 +41,7 @@ impl RelationOps for Cpu {
     fn run_basis_rows(
         &self,
         _: Fits,
-        pairs: &RelationRows<Self>,
-        coefficients: &CpuMatrix,
-        x: &CpuMatrix,
+        &BasisOperands { pairs, coefficients, x }: &BasisOperands<'_, Self>,
         out: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
         let (values, width) = (as_f32(coefficients), out.shape().cols);
@@ -56,8 +54,7 @@ impl RelationOps for Cpu {
     fn run_basis_rows_backward(
         &self,
         _: Fits,
-        pairs: &RelationRows<Self>,
-        (coefficients, x): (&CpuMatrix, &CpuMatrix),
+        &BasisOperands { pairs, coefficients, x }: &BasisOperands<'_, Self>,
         grad: &CpuMatrix,
         (coefficients_grad, adds): (&mut CpuMatrix, bool),
         (x_grad, x_adds): (&mut CpuMatrix, bool),
