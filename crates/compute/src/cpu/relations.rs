@@ -121,11 +121,7 @@ impl PairsWithBases<'_> {
                 || {
                     for (at, out) in out.chunks_exact_mut(width).enumerate() {
                         let (row, relation) = (self.rows[first + at] as usize, self.relations[first + at]);
-                        let bases = &x[row * row_len..][..row_len];
-                        out.fill(0.0);
-                        for (&factor, basis) in self.coefficients(relation).iter().zip(bases.chunks_exact(width)) {
-                            add_scaled(factor, basis, out);
-                        }
+                        sum_bases(self.coefficients(relation), &x[row * row_len..][..row_len], out);
                     }
                 },
             );
@@ -177,36 +173,79 @@ impl PairsWithBases<'_> {
             }
             while self.rows.get(pair).is_some_and(|&of| of as usize == row) {
                 let (relation, grad) = (self.relations[pair], &grad[pair * width..][..width]);
-                let bases = x[row * row_len..][..row_len].chunks_exact(width);
+                let bases = &x[row * row_len..][..row_len];
                 let sums = &mut sums[relation as usize * n_bases..][..n_bases];
-                let of_bases = bases.zip(x_grad.chunks_exact_mut(width)).zip(sums).zip(self.coefficients(relation));
-                for (((basis, base_grad), sum), &factor) in of_bases {
-                    *sum += dot(basis, grad);
-                    add_scaled(factor, grad, base_grad);
-                }
+                add_base_grads((self.coefficients(relation), bases), grad, sums, x_grad);
                 pair += 1;
             }
         }
     }
 }
 
-#[inline(always)]
-fn add_scaled(factor: f32, x: &[f32], out: &mut [f32]) {
-    out.iter_mut().zip(x).for_each(|(out, x)| *out = factor.mul_add(*x, *out));
-}
-
-/// Number of sums that a dot product keeps, which are as many lanes.
+/// Number of columns that are summed in registers.
 const LANES: usize = 16;
 
+/// Columns `first..first + LANES` of a row.
 #[inline(always)]
-fn dot(x: &[f32], y: &[f32]) -> f32 {
-    let (x_vectors, y_vectors) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
-    let rest: f32 = x_vectors.remainder().iter().zip(y_vectors.remainder()).map(|(x, y)| x * y).sum();
-    let mut sums = [0.0f32; LANES];
-    for (x, y) in x_vectors.zip(y_vectors) {
-        for lane in 0..LANES {
-            sums[lane] = x[lane].mul_add(y[lane], sums[lane]);
+fn lanes(row: &[f32], first: usize) -> &[f32; LANES] {
+    row[first..first + LANES].first_chunk().expect("as many columns")
+}
+
+/// Computes `out = Σ_b factors[b]·bases[b]` for bases side by side, each as wide as `out`.
+#[inline(always)]
+fn sum_bases(factors: &[f32], bases: &[f32], out: &mut [f32]) {
+    let width = out.len();
+    let blocks = width / LANES * LANES;
+    for first in (0..blocks).step_by(LANES) {
+        let mut sums = [0.0; LANES];
+        for (basis, &factor) in factors.iter().enumerate() {
+            let x = lanes(bases, basis * width + first);
+            for lane in 0..LANES {
+                sums[lane] += factor * x[lane];
+            }
+        }
+        out[first..first + LANES].copy_from_slice(&sums);
+    }
+    for (c, out) in out.iter_mut().enumerate().skip(blocks) {
+        *out = factors.iter().enumerate().map(|(basis, factor)| factor * bases[basis * width + c]).sum();
+    }
+}
+
+/// Adds the gradients of [`sum_bases`] to those of the factors, `sums`, and of the bases, `base_grads`.
+#[inline(always)]
+fn add_base_grads((factors, bases): (&[f32], &[f32]), grad: &[f32], sums: &mut [f32], base_grads: &mut [f32]) {
+    let width = grad.len();
+    let blocks = width / LANES * LANES;
+    for first in (0..blocks).step_by(LANES) {
+        let grad = lanes(grad, first);
+        for (basis, (&factor, sum)) in factors.iter().zip(&mut *sums).enumerate() {
+            let at = basis * width + first;
+            let (x, out) = (lanes(bases, at), &mut base_grads[at..at + LANES]);
+            let mut products = [0.0; LANES];
+            for lane in 0..LANES {
+                products[lane] = x[lane] * grad[lane];
+                out[lane] += factor * grad[lane];
+            }
+            *sum += sum_of(products);
         }
     }
-    sums.iter().sum::<f32>() + rest
+    for (c, grad) in grad.iter().enumerate().skip(blocks) {
+        for (basis, (factor, sum)) in factors.iter().zip(&mut *sums).enumerate() {
+            *sum += bases[basis * width + c] * grad;
+            base_grads[basis * width + c] += factor * grad;
+        }
+    }
+}
+
+/// Sum of all lanes, by halves.
+#[inline(always)]
+fn sum_of(mut lanes: [f32; LANES]) -> f32 {
+    let mut half = LANES / 2;
+    while half > 0 {
+        for lane in 0..half {
+            lanes[lane] += lanes[lane + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
 }
