@@ -5,6 +5,8 @@
 - "model alone": PyG's layers on batches that were made before, each on the edges of its hops: what a loader can reach.
 - "pyg": the same on `girih.pyg.NeighborLoader(device="cuda")`; "pyg, host": with features on the host.
 - "example alone", "example": the model of PyG's examples, whose layers all read all edges of the batch.
+- "example, PyG's loader": the same on PyG's `NeighborLoader`, with `--workers` processes, where `--sampler` names the
+  library of its operator torch_sparse::neighbor_sample. Take it alone: its processes sample ahead in the turns of others.
 - "nn f32", "nn bf16": `girih.nn.GraphSAGE` on blocks of `girih.cuda.NeighborLoader`; bfloat16 under autocast.
 - "layers f32", "layers bf16": the same by layers, `girih.nn.SAGEConv`.
 - "batches": the loader alone.
@@ -150,6 +152,26 @@ class WholeGraph:
         return model(x, [(each, len(nodes[at + 1])) for at, each in enumerate(edges)]), y
 
 
+class OfPyg:
+    """Batches of PyG's own loader, copied to the GPU."""
+
+    def __init__(self, data, graph, options):
+        import torch_geometric.typing
+        from torch_geometric.loader import NeighborLoader
+
+        torch.ops.load_library(options.sampler)
+        torch_geometric.typing.WITH_TORCH_SPARSE = True
+        indptr, indices = (torch.from_numpy(np.asarray(part, np.int64)) for part in graph.csr)
+        edge_index = torch.stack([indices, torch.repeat_interleave(indptr.diff())])
+        self.loader = NeighborLoader(
+            Data(x=data.x, y=data.y, edge_index=edge_index), options.fan_out, data.train_mask, batch_size=options.batch_size, shuffle=True, pin_memory=True,
+            num_workers=options.workers, persistent_workers=True, prefetch_factor=4,
+        )  # fmt: skip
+
+    def __iter__(self):
+        return (batch.to("cuda", non_blocking=True) for batch in self.loader)
+
+
 def variants(data, graph, options):
     """Name, batches and step of each."""
     sizes = widths(options, data)
@@ -193,6 +215,9 @@ def variants(data, graph, options):
     yield "pyg, host, cache 0.2", of_pyg(placement="host", cache=0.2), trained(ByHops(sizes).cuda(), by_hops)
     yield "example alone", made, trained(Whole(sizes).cuda(), whole)
     yield "example", of_pyg(), trained(Whole(sizes).cuda(), whole)
+    if options.sampler:
+        yield "example, PyG's loader", OfPyg(data, graph, options), trained(Whole(sizes).cuda(), whole)
+
     def of_nn():
         return girih.nn.GraphSAGE(sizes[0][0], options.hidden, len(sizes), sizes[-1][1]).cuda()
 
@@ -249,6 +274,8 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=100, help="steps of a variant in a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sampler", metavar="LIBRARY", help="library of the operator that PyG's own loader samples by")
+    parser.add_argument("--workers", type=int, default=14, help="worker processes of PyG's own loader")
     parser.add_argument("--no-train", action="store_true", help="leave girih.train out")
     parser.add_argument("--only", action="append", metavar="NAME", help="take this variant alone; may be given repeatedly")
     parser.add_argument("--profile", action="store_true", help="print the operations of each variant instead of times")

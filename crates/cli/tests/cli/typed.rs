@@ -94,6 +94,11 @@ fn what_does_not_read_types_says_so() {
         assert!(says(&message, expected), "{message}");
     }
     girih(&["train", "--data", &data, "--model", "rgcn", "--epochs", "2", "--out", &run]).ok();
+    let other = work.path("other");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("one.nt"), "<http://a.b/c> <http://a.b/d> <http://a.b/e> .\n").unwrap();
+    let other = refused(&["predict", "--checkpoint", &run, "--data", &work.arg("other"), "--out", &work.arg("x.npy")]);
+    assert!(says(&other, "the model learned a row for each node and relation of people"), "{other}");
     let new = refused(&["predict", "--checkpoint", &run, "--nodes", "new.npz", "--out", &work.arg("new.npy")]);
     assert!(says(&new, "edges of new nodes have no types"), "{new}");
 }

@@ -90,11 +90,19 @@ impl Progress {
         self.data.check_widths(other)
     }
 
-    /// Whether `other` data has as many nodes as the features, if these belong to the training nodes.
+    /// Whether `other` data has as many nodes as the features, if these belong to the training nodes, and as many edges if
+    /// the network learned rows for nodes and relations.
     ///
     /// # Errors
-    /// When the number of nodes differs.
+    /// When these numbers differ.
     pub(crate) fn check_known_nodes(&self, other: &Outline) -> Result<(), String> {
+        let learns_rows = self.config.model.kind.reads_relations() && self.data.n_features == 0;
+        if learns_rows && (self.data.n_nodes, self.data.n_edges) != (other.n_nodes, other.n_edges) {
+            let other = DataShape::of_outline(other, Vec::new());
+            let what =
+                format!("the model learned a row for each node and relation of {}, and none for others", self.data);
+            return Err(format!("{what}: it cannot be applied to {other}; give the data that it was trained on"));
+        }
         let Some(rule) = self.config.features_from.filter(|rule| rule.knows_nodes()) else { return Ok(()) };
         if self.data.n_nodes == other.n_nodes {
             return Ok(());
