@@ -76,6 +76,7 @@ fn inputs(cpu: &Cpu, neighborhoods: &Neighborhoods, features: &Matrix, batch: &M
         features: Some(FeatureInput::dense(cpu.upload(&features, Dtype::F32).unwrap())),
         propagated: None,
         n_nodes: batch.inputs().len(),
+        relations: None,
         ranks: None,
     }
 }
