@@ -15,11 +15,21 @@
 //!   call gives the same bits.
 
 /// Declares operations, each as two methods of a trait: `fn x, run_x(operands) -> result { check }`. The first runs the
-/// check and then the second, which a backend implements. rustfmt leaves declarations as they are.
+/// check and then the second, which a backend implements; `else { default }` behind the check is what it does otherwise.
+/// rustfmt leaves declarations as they are.
 macro_rules! checked {
+    (@run $name:ident $run:ident(&$self:ident, $($operand:ident: $type:ty),+) -> $result:ty;) => {
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of operands that fit.")]
+        fn $run(&$self, _: $crate::backend::Fits, $($operand: $type),+) -> $result;
+    };
+    (@run $name:ident $run:ident(&$self:ident, $($operand:ident: $type:ty),+) -> $result:ty; $default:block) => {
+        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of operands that fit.")]
+        fn $run(&$self, _: $crate::backend::Fits, $($operand: $type),+) -> $result $default
+    };
     ($(
         $(#[$doc:meta])*
         fn $name:ident, $run:ident(&$self:ident, $($operand:ident: $type:ty),+ $(,)?) -> $result:ty $check:block
+            $(else $default:block)?
     )+) => {$(
         $(#[$doc])*
         fn $name(&$self, $($operand: $type),+) -> $result {
@@ -27,8 +37,7 @@ macro_rules! checked {
             $self.$run($crate::backend::Fits(()), $($operand),+)
         }
 
-        #[doc = concat!("[`", stringify!($name), "`](Self::", stringify!($name), ") of operands that fit.")]
-        fn $run(&$self, _: $crate::backend::Fits, $($operand: $type),+) -> $result;
+        checked! { @run $name $run(&$self, $($operand: $type),+) -> $result; $($default)? }
     )+};
 }
 

@@ -1,6 +1,5 @@
 //! [`DenseOps`]: dense products, epilogues, and passes over dense matrices.
 
-use super::Fits;
 use crate::checks::{self, Checked};
 use crate::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Epilogue, Memory, Shape, Transpose};
 
@@ -215,118 +214,86 @@ pub trait DenseOps: Memory {
     /// When the device fails.
     fn dropout_in_place(&self, dropout: Dropout, x: &mut Self::Matrix) -> Result<(), ComputeError>;
 
-    /// Sum of two dense products with a fused epilogue: `out = epilogue(X·W + Y·V)`, for the pairs `(X, W)` and
-    /// `(Y, V)`. `X` is `n × k`, `W` is `k × d`, `Y` is `n × l`, `V` is `l × d`, and `out` is `n × d`. It equals the
-    /// product of the concatenation `[X ‖ Y]`, which is not stored.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn gemm_pair(
-        &self,
-        first: (&Self::Matrix, &Self::Matrix),
-        second: (&Self::Matrix, &Self::Matrix),
-        epilogue: Epilogue<'_, Self::Matrix>,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        for (x, w) in [first, second] {
-            check_gemm(self, (x, Transpose::No), (w, Transpose::No), epilogue.bias, out)?;
-        }
-        checks::mask("gemm", &epilogue)?;
-        self.run_gemm_pair(Fits(()), first, second, epilogue, out)
-    }
-
-    /// [`gemm_pair`](Self::gemm_pair) of operands that fit.
-    fn run_gemm_pair(
-        &self,
-        _: Fits,
-        first: (&Self::Matrix, &Self::Matrix),
-        second: (&Self::Matrix, &Self::Matrix),
-        epilogue: Epilogue<'_, Self::Matrix>,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        let no = Transpose::No;
-        let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
-        self.gemm((first.0, no), None, (first.1, no), before, out)?;
-        self.gemm((second.0, no), None, (second.1, no), Epilogue { accumulate: true, ..epilogue }, out)
-    }
-
-    /// Dense product followed by the backward pass of an epilogue: `G = (op(A)·op(B)) ⊙ slope(Y)` and
-    /// `out = diag(factors)·G`. `op(A)` is `n × k`, `op(B)` is `k × w`, `out` is `n × w`, and `factors` is `n × 1`.
-    /// `Y` is the `w` columns of `y` (`n × d`) from `first` on, bounded as in
-    /// [`spmm_columns`](crate::SparseOps::spmm_columns). `bias_grad` (`1 × w`), if given, is overwritten with the
-    /// column sums of `G`.
-    ///
-    /// # Errors
-    /// On shapes, columns or storage that do not fit.
-    fn gemm_backward(
-        &self,
-        a: (&Self::Matrix, Transpose),
-        b: (&Self::Matrix, Transpose),
-        epilogue_grad: EpilogueGrad<'_, Self::Matrix>,
-        out: &mut Self::Matrix,
-        bias_grad: Option<&mut Self::Matrix>,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "gemm_backward";
-        let EpilogueGrad { y, first, factors, .. } = epilogue_grad;
-        let (of_y, of_out) = (self.shape(y), self.shape(out));
-        checks::expect(OPERATION, "out", of_out, Shape::new(of_y.rows, of_out.cols))?;
-        checks::columns(OPERATION, first..first + of_out.cols, of_y.cols)?;
-        factors.map_or(Ok(()), |factors| check_factors(self, OPERATION, factors, of_y.rows))?;
-        check_gemm(self, a, b, None, out)?;
-        check_bias_grad(self, bias_grad.as_deref(), out)?;
-        self.run_gemm_backward(Fits(()), a, b, epilogue_grad, out, bias_grad)
-    }
-
-    /// [`gemm_backward`](Self::gemm_backward) of operands that fit.
-    fn run_gemm_backward(
-        &self,
-        _: Fits,
-        a: (&Self::Matrix, Transpose),
-        b: (&Self::Matrix, Transpose),
-        epilogue_grad: EpilogueGrad<'_, Self::Matrix>,
-        out: &mut Self::Matrix,
-        bias_grad: Option<&mut Self::Matrix>,
-    ) -> Result<(), ComputeError> {
-        let (EpilogueGrad { slope, y, first, factors }, shape) = (epilogue_grad, self.shape(out));
-        self.gemm(a, None, b, Epilogue::default(), out)?;
-        if shape == self.shape(y) {
-            self.epilogue_backward(slope, y, out, bias_grad)?;
+    checked! {
+        /// Sum of two dense products with a fused epilogue: `out = epilogue(X·W + Y·V)`, for the pairs `(X, W)` and
+        /// `(Y, V)`. `X` is `n × k`, `W` is `k × d`, `Y` is `n × l`, `V` is `l × d`, and `out` is `n × d`. It equals the
+        /// product of the concatenation `[X ‖ Y]`, which is not stored.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn gemm_pair, run_gemm_pair(
+            &self,
+            first: (&Self::Matrix, &Self::Matrix),
+            second: (&Self::Matrix, &Self::Matrix),
+            epilogue: Epilogue<'_, Self::Matrix>,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            for (x, w) in [first, second] {
+                check_gemm(self, (x, Transpose::No), (w, Transpose::No), epilogue.bias, out)?;
+            }
+            checks::mask("gemm", &epilogue)
         } else {
-            let mut some = self.zeros(shape, self.dtype(y))?;
-            self.copy_block(shape, y, (0, first), &mut some, (0, 0))?;
-            self.epilogue_backward(slope, &some, out, bias_grad)?;
+            let no = Transpose::No;
+            let before = Epilogue { accumulate: epilogue.accumulate, ..Epilogue::default() };
+            self.gemm((first.0, no), None, (first.1, no), before, out)?;
+            self.gemm((second.0, no), None, (second.1, no), Epilogue { accumulate: true, ..epilogue }, out)
         }
-        factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
-    }
 
-    /// Dense product with scaled rows: `out = diag(factors)·op(A)·op(B)`. `op(A)` is `n × k`, `op(B)` is `k × d`,
-    /// `out` is `n × d`, and `factors` is `n × 1` of `f32`.
-    ///
-    /// # Errors
-    /// On shapes or storage that do not fit.
-    fn gemm_scaled(
-        &self,
-        factors: &Self::Matrix,
-        a: (&Self::Matrix, Transpose),
-        b: (&Self::Matrix, Transpose),
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        check_factors(self, "gemm_scaled", factors, self.shape(out).rows)?;
-        check_gemm(self, a, b, None, out)?;
-        self.run_gemm_scaled(Fits(()), factors, a, b, out)
-    }
+        /// Dense product followed by the backward pass of an epilogue: `G = (op(A)·op(B)) ⊙ slope(Y)` and
+        /// `out = diag(factors)·G`. `op(A)` is `n × k`, `op(B)` is `k × w`, `out` is `n × w`, and `factors` is `n × 1`.
+        /// `Y` is the `w` columns of `y` (`n × d`) from `first` on, bounded as in
+        /// [`spmm_columns`](crate::SparseOps::spmm_columns). `bias_grad` (`1 × w`), if given, is overwritten with the
+        /// column sums of `G`.
+        ///
+        /// # Errors
+        /// On shapes, columns or storage that do not fit.
+        fn gemm_backward, run_gemm_backward(
+            &self,
+            a: (&Self::Matrix, Transpose),
+            b: (&Self::Matrix, Transpose),
+            epilogue_grad: EpilogueGrad<'_, Self::Matrix>,
+            out: &mut Self::Matrix,
+            bias_grad: Option<&mut Self::Matrix>,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "gemm_backward";
+            let EpilogueGrad { y, first, factors, .. } = epilogue_grad;
+            let (of_y, of_out) = (self.shape(y), self.shape(out));
+            checks::expect(OPERATION, "out", of_out, Shape::new(of_y.rows, of_out.cols))?;
+            checks::columns(OPERATION, first..first + of_out.cols, of_y.cols)?;
+            factors.map_or(Ok(()), |factors| check_factors(self, OPERATION, factors, of_y.rows))?;
+            check_gemm(self, a, b, None, out)?;
+            check_bias_grad(self, bias_grad.as_deref(), out)
+        } else {
+            let (EpilogueGrad { slope, y, first, factors }, shape) = (epilogue_grad, self.shape(out));
+            self.gemm(a, None, b, Epilogue::default(), out)?;
+            if shape == self.shape(y) {
+                self.epilogue_backward(slope, y, out, bias_grad)?;
+            } else {
+                let mut some = self.zeros(shape, self.dtype(y))?;
+                self.copy_block(shape, y, (0, first), &mut some, (0, 0))?;
+                self.epilogue_backward(slope, &some, out, bias_grad)?;
+            }
+            factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
+        }
 
-    /// [`gemm_scaled`](Self::gemm_scaled) of operands that fit.
-    fn run_gemm_scaled(
-        &self,
-        _: Fits,
-        factors: &Self::Matrix,
-        a: (&Self::Matrix, Transpose),
-        b: (&Self::Matrix, Transpose),
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        self.gemm(a, None, b, Epilogue::default(), out)?;
-        self.scale_rows_in_place(factors, out)
+        /// Dense product with scaled rows: `out = diag(factors)·op(A)·op(B)`. `op(A)` is `n × k`, `op(B)` is `k × d`,
+        /// `out` is `n × d`, and `factors` is `n × 1` of `f32`.
+        ///
+        /// # Errors
+        /// On shapes or storage that do not fit.
+        fn gemm_scaled, run_gemm_scaled(
+            &self,
+            factors: &Self::Matrix,
+            a: (&Self::Matrix, Transpose),
+            b: (&Self::Matrix, Transpose),
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            check_factors(self, "gemm_scaled", factors, self.shape(out).rows)?;
+            check_gemm(self, a, b, None, out)
+        } else {
+            self.gemm(a, None, b, Epilogue::default(), out)?;
+            self.scale_rows_in_place(factors, out)
+        }
     }
 }
 

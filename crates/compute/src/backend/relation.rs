@@ -4,7 +4,7 @@ pub(crate) mod composed;
 
 use girih_graph_format::{Csr, Scales};
 
-use super::{DenseOps, Fits, Memory, SparseOperand, SparseOps};
+use super::{DenseOps, Memory, SparseOperand, SparseOps};
 use crate::checks::{self, Checked};
 use crate::{ComputeError, Shape, Transpose};
 
@@ -60,121 +60,84 @@ pub struct BasisOperands<'a, B: Memory + ?Sized> {
 /// Rows of one type are consecutive: a *run*. `runs` lists the first row of each run, and behind them the number of rows.
 /// Every default is composed of operations of other families, one run or basis after the other: a few launches each.
 pub trait RelationOps: DenseOps + SparseOps + Sized {
-    /// Products of runs: rows of run `r` become `out = x·W_r`, or `x·W_rᵀ` with a transposed weight. `weights` has a row
-    /// for each run: the elements of `W_r` (`k × d`), row by row. `x` is `n × k` and `out` is `n × d`, or the other way
-    /// round.
-    ///
-    /// # Errors
-    /// On shapes or runs that do not fit.
-    fn gemm_runs(
-        &self,
-        runs: &[usize],
-        x: &Self::Matrix,
-        (weights, transpose): (&Self::Matrix, Transpose),
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        let (of_x, of_out) = (self.shape(x), self.shape(out));
-        checks::expect("gemm_runs", "out", of_out, Shape::new(of_x.rows, of_out.cols))?;
-        check_runs(self, "gemm_runs", (runs, of_x.rows), (weights, of_x.cols * of_out.cols))?;
-        self.run_gemm_runs(Fits(()), runs, x, (weights, transpose), out)
-    }
+    checked! {
+        /// Products of runs: rows of run `r` become `out = x·W_r`, or `x·W_rᵀ` with a transposed weight. `weights` has a row
+        /// for each run: the elements of `W_r` (`k × d`), row by row. `x` is `n × k` and `out` is `n × d`, or the other way
+        /// round.
+        ///
+        /// # Errors
+        /// On shapes or runs that do not fit.
+        fn gemm_runs, run_gemm_runs(
+            &self,
+            runs: &[usize],
+            x: &Self::Matrix,
+            weights: (&Self::Matrix, Transpose),
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            let (of_x, of_out) = (self.shape(x), self.shape(out));
+            checks::expect("gemm_runs", "out", of_out, Shape::new(of_x.rows, of_out.cols))?;
+            check_runs(self, "gemm_runs", (runs, of_x.rows), (weights.0, of_x.cols * of_out.cols))
+        } else {
+            composed::gemm_runs(self, runs, x, weights, out)
+        }
 
-    /// [`gemm_runs`](Self::gemm_runs) of operands that fit.
-    fn run_gemm_runs(
-        &self,
-        _: Fits,
-        runs: &[usize],
-        x: &Self::Matrix,
-        (weights, transpose): (&Self::Matrix, Transpose),
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        composed::gemm_runs(self, runs, x, (weights, transpose), out)
-    }
+        /// Gradients of the weights of [`gemm_runs`](Self::gemm_runs): row `r` of `out` becomes `x_rᵀ·grad_r` of the rows of
+        /// run `r`, or has it added with `accumulate`. `x` is `n × k`, `grad` is `n × d`.
+        ///
+        /// # Errors
+        /// On shapes or runs that do not fit.
+        fn gemm_runs_backward, run_gemm_runs_backward(
+            &self,
+            runs: &[usize],
+            x: &Self::Matrix,
+            grad: &Self::Matrix,
+            accumulate: bool,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "gemm_runs_backward";
+            let (of_x, of_grad) = (self.shape(x), self.shape(grad));
+            checks::expect(OPERATION, "grad", of_grad, Shape::new(of_x.rows, of_grad.cols))?;
+            check_runs(self, OPERATION, (runs, of_x.rows), (out, of_x.cols * of_grad.cols))
+        } else {
+            composed::gemm_runs_backward(self, runs, x, grad, accumulate, out)
+        }
 
-    /// Gradients of the weights of [`gemm_runs`](Self::gemm_runs): row `r` of `out` becomes `x_rᵀ·grad_r` of the rows of
-    /// run `r`, or has it added with `accumulate`. `x` is `n × k`, `grad` is `n × d`.
-    ///
-    /// # Errors
-    /// On shapes or runs that do not fit.
-    fn gemm_runs_backward(
-        &self,
-        runs: &[usize],
-        x: &Self::Matrix,
-        grad: &Self::Matrix,
-        accumulate: bool,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "gemm_runs_backward";
-        let (of_x, of_grad) = (self.shape(x), self.shape(grad));
-        checks::expect(OPERATION, "grad", of_grad, Shape::new(of_x.rows, of_grad.cols))?;
-        check_runs(self, OPERATION, (runs, of_x.rows), (out, of_x.cols * of_grad.cols))?;
-        self.run_gemm_runs_backward(Fits(()), runs, x, grad, accumulate, out)
-    }
+        /// Sums of bases: row `i` of `out` becomes `Σ_b a[r, b]·V_b[v]` for the pair `i` of row `v` and relation `r`. `x`
+        /// (`n × B·d`) has the rows of all bases side by side, `[V_1 … V_B]`. The coefficients `a` are `R × B`, and `out` has a
+        /// row of `d` columns for each pair.
+        ///
+        /// # Errors
+        /// On shapes that do not fit, or a row or relation that does not exist.
+        fn basis_rows, run_basis_rows(
+            &self,
+            operands: &BasisOperands<'_, Self>,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            check_bases(self, "basis_rows", operands, ("out", self.shape(out)))
+        } else {
+            composed::basis_rows(self, operands, out)
+        }
 
-    /// [`gemm_runs_backward`](Self::gemm_runs_backward) of operands that fit.
-    fn run_gemm_runs_backward(
-        &self,
-        _: Fits,
-        runs: &[usize],
-        x: &Self::Matrix,
-        grad: &Self::Matrix,
-        accumulate: bool,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        composed::gemm_runs_backward(self, runs, x, grad, accumulate, out)
-    }
-
-    /// Sums of bases: row `i` of `out` becomes `Σ_b a[r, b]·V_b[v]` for the pair `i` of row `v` and relation `r`. `x`
-    /// (`n × B·d`) has the rows of all bases side by side, `[V_1 … V_B]`. The coefficients `a` are `R × B`, and `out` has a
-    /// row of `d` columns for each pair.
-    ///
-    /// # Errors
-    /// On shapes that do not fit, or a row or relation that does not exist.
-    fn basis_rows(&self, operands: &BasisOperands<'_, Self>, out: &mut Self::Matrix) -> Result<(), ComputeError> {
-        check_bases(self, "basis_rows", operands, ("out", self.shape(out)))?;
-        self.run_basis_rows(Fits(()), operands, out)
-    }
-
-    /// [`basis_rows`](Self::basis_rows) of operands that fit.
-    fn run_basis_rows(
-        &self,
-        _: Fits,
-        operands: &BasisOperands<'_, Self>,
-        out: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        composed::basis_rows(self, operands, out)
-    }
-
-    /// Backward pass of [`basis_rows`](Self::basis_rows): the gradients of the coefficients and of `x`, each with whether
-    /// it is added to what is there.
-    ///
-    /// # Errors
-    /// As [`basis_rows`](Self::basis_rows).
-    fn basis_rows_backward(
-        &self,
-        operands: &BasisOperands<'_, Self>,
-        grad: &Self::Matrix,
-        (coefficients_grad, adds): (&mut Self::Matrix, bool),
-        x_grad: (&mut Self::Matrix, bool),
-    ) -> Result<(), ComputeError> {
-        const OPERATION: &str = "basis_rows_backward";
-        check_bases(self, OPERATION, operands, ("grad", self.shape(grad)))?;
-        let of_coefficients = self.shape(operands.coefficients);
-        checks::expect(OPERATION, "coefficients_grad", self.shape(coefficients_grad), of_coefficients)?;
-        checks::expect(OPERATION, "x_grad", self.shape(x_grad.0), self.shape(operands.x))?;
-        self.run_basis_rows_backward(Fits(()), operands, grad, (coefficients_grad, adds), x_grad)
-    }
-
-    /// [`basis_rows_backward`](Self::basis_rows_backward) of operands that fit.
-    fn run_basis_rows_backward(
-        &self,
-        _: Fits,
-        operands: &BasisOperands<'_, Self>,
-        grad: &Self::Matrix,
-        (coefficients_grad, adds): (&mut Self::Matrix, bool),
-        x_grad: (&mut Self::Matrix, bool),
-    ) -> Result<(), ComputeError> {
-        composed::basis_rows_backward(self, operands, grad, (coefficients_grad, adds), x_grad)
+        /// Backward pass of [`basis_rows`](Self::basis_rows): the gradients of the coefficients and of `x`, each with whether
+        /// it is added to what is there.
+        ///
+        /// # Errors
+        /// As [`basis_rows`](Self::basis_rows).
+        fn basis_rows_backward, run_basis_rows_backward(
+            &self,
+            operands: &BasisOperands<'_, Self>,
+            grad: &Self::Matrix,
+            coefficients_grad: (&mut Self::Matrix, bool),
+            x_grad: (&mut Self::Matrix, bool),
+        ) -> Result<(), ComputeError> {
+            const OPERATION: &str = "basis_rows_backward";
+            check_bases(self, OPERATION, operands, ("grad", self.shape(grad)))?;
+            let of_coefficients = self.shape(operands.coefficients);
+            checks::expect(OPERATION, "coefficients_grad", self.shape(coefficients_grad.0), of_coefficients)?;
+            checks::expect(OPERATION, "x_grad", self.shape(x_grad.0), self.shape(operands.x))
+        } else {
+            composed::basis_rows_backward(self, operands, grad, coefficients_grad, x_grad)
+        }
     }
 }
 

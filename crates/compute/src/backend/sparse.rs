@@ -1,6 +1,5 @@
 //! [`SparseOps`]: products with sparse matrices.
 
-use super::Fits;
 use crate::{ComputeError, Epilogue, Memory, Shape, Transpose, checks};
 
 /// Products of sparse matrices with dense ones, and sampled dense-dense products.
@@ -76,27 +75,24 @@ pub trait SparseOps: Memory {
         }
     }
 
-    /// Sparse product in place: `X = op(L·A·R)·X`, with `A` `n × n` and `X` `n × d`. A device that can do so needs no
-    /// second copy of a large `X`; the default allocates one.
-    ///
-    /// # Errors
-    /// On shapes that do not fit.
-    fn spmm_in_place(&self, a: (&Self::Sparse, Transpose), x: &mut Self::Matrix) -> Result<(), ComputeError> {
-        let shape = self.shape(x);
-        checks::spmm((self.sparse_shape(a.0), a.1), self.nnz(a.0), None, shape, None, shape)?;
-        self.run_spmm_in_place(Fits(()), a, x)
-    }
-
-    /// [`spmm_in_place`](Self::spmm_in_place) of operands that fit.
-    fn run_spmm_in_place(
-        &self,
-        _: Fits,
-        a: (&Self::Sparse, Transpose),
-        x: &mut Self::Matrix,
-    ) -> Result<(), ComputeError> {
-        let mut out = self.zeros(self.shape(x), self.dtype(x))?;
-        self.spmm(a, None, x, Epilogue::default(), &mut out)?;
-        *x = out;
-        Ok(())
+    checked! {
+        /// Sparse product in place: `X = op(L·A·R)·X`, with `A` `n × n` and `X` `n × d`. A device that can do so needs no
+        /// second copy of a large `X`; the default allocates one.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn spmm_in_place, run_spmm_in_place(
+            &self,
+            a: (&Self::Sparse, Transpose),
+            x: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            let shape = self.shape(x);
+            checks::spmm((self.sparse_shape(a.0), a.1), self.nnz(a.0), None, shape, None, shape)
+        } else {
+            let mut out = self.zeros(self.shape(x), self.dtype(x))?;
+            self.spmm(a, None, x, Epilogue::default(), &mut out)?;
+            *x = out;
+            Ok(())
+        }
     }
 }
