@@ -38,6 +38,28 @@ pub struct TypedGraph {
     sizes: RelationSizes,
 }
 
+/// Relation of a [`TypedGraph`] among the nodes of all types.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedRelation<'a> {
+    /// Number of the edge type.
+    pub number: usize,
+    /// Number of the type of destinations.
+    pub destination: usize,
+    /// Adjacency by ids inside the types: `destinations × sources`.
+    pub adjacency: &'a Csr,
+    /// Global id of the first source.
+    pub first_source: usize,
+    /// Global id of the first destination.
+    pub first_destination: usize,
+}
+
+impl PlacedRelation<'_> {
+    /// Nodes that are the source of an edge, ascending, by their ids inside the type.
+    pub fn sources(&self) -> impl Iterator<Item = usize> + use<> {
+        used_columns(self.adjacency)
+    }
+}
+
 impl TypedGraph {
     /// Makes a graph from a schema and the adjacency of each edge type, in the schema's order.
     ///
@@ -63,7 +85,7 @@ impl TypedGraph {
         }
         let n_edges = relations.iter().map(Csr::nnz).sum();
         let n_destinations = relations.iter().map(|of| (0..of.n_rows()).filter(|&v| of.degree(v) > 0).count()).sum();
-        let n_sources = relations.par_iter().map(n_columns_used).sum();
+        let n_sources = relations.par_iter().map(|of| used_columns(of).count()).sum();
         let n_node_types = schema.node_types().len();
         let sizes = RelationSizes { n_node_types, n_edge_types: n_types, n_edges, n_sources, n_destinations };
         Ok(Self { schema, relations, sizes })
@@ -95,6 +117,14 @@ impl TypedGraph {
     #[must_use]
     pub fn relations(&self) -> &[Csr] {
         &self.relations
+    }
+
+    /// Relations in the order of their edge types, with their places among the nodes of all types.
+    pub fn placed_relations(&self) -> impl Iterator<Item = PlacedRelation<'_>> {
+        self.schema.edge_types().iter().zip(&self.relations).enumerate().map(|(number, (edges, adjacency))| {
+            let [first_source, first_destination] = [edges.source, edges.destination].map(|end| self.schema.first(end));
+            PlacedRelation { number, destination: edges.destination, adjacency, first_source, first_destination }
+        })
     }
 
     /// Number of nodes of all types.
@@ -129,22 +159,21 @@ impl TypedGraph {
     /// When memory does not suffice.
     pub fn union(&self) -> Result<Csr, FormatError> {
         let (mut rows, mut cols) = (Vec::with_capacity(self.n_edges()), Vec::with_capacity(self.n_edges()));
-        for (edges, relation) in self.schema.edge_types().iter().zip(&self.relations) {
-            let [row, col] = [edges.destination, edges.source].map(|end| self.schema.first(end) as NodeId);
-            for v in 0..relation.n_rows() {
-                rows.resize(rows.len() + relation.degree(v), row + v as NodeId);
-                cols.extend(relation.row(v).iter().map(|u| col + u));
+        for PlacedRelation { adjacency, first_source, first_destination, .. } in self.placed_relations() {
+            for v in 0..adjacency.n_rows() {
+                rows.resize(rows.len() + adjacency.degree(v), (first_destination + v) as NodeId);
+                cols.extend(adjacency.row(v).iter().map(|u| first_source as NodeId + u));
             }
         }
         Coo::new(self.n_nodes(), self.n_nodes(), rows, cols, None)?.to_csr(Duplicates::Merge)
     }
 }
 
-/// Number of columns that have an entry.
-fn n_columns_used(matrix: &Csr) -> usize {
+/// Columns that have an entry, ascending.
+fn used_columns(matrix: &Csr) -> impl Iterator<Item = usize> + use<> {
     let mut is_used = vec![false; matrix.n_cols()];
     matrix.indices().iter().for_each(|&column| is_used[column as usize] = true);
-    is_used.into_iter().filter(|&is_used| is_used).count()
+    is_used.into_iter().enumerate().filter_map(|(column, is_used)| is_used.then_some(column))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Types of nodes and edges in a data set.
 
-use girih_graph_format::{Csr, NodeId, Permutation, TypedGraph};
+use girih_graph_format::{Csr, NodeId, Permutation, PlacedRelation, TypedGraph};
 use rayon::prelude::*;
 
 use crate::DatasetError;
@@ -19,15 +19,11 @@ pub(super) fn check_union(typed: &TypedGraph, graph: &Csr) -> Result<(), Dataset
     }
     let schema = typed.schema();
     for (number, of) in schema.node_types().iter().enumerate() {
-        let (first, mut into) = (schema.first(number), Vec::new());
-        for (edges, relation) in schema.edge_types().iter().zip(typed.relations()) {
-            if edges.destination == number {
-                into.push((relation, schema.first(edges.source) as NodeId));
-            }
-        }
+        let first = schema.first(number);
+        let into: Vec<PlacedRelation<'_>> = typed.placed_relations().filter(|of| of.destination == number).collect();
         let differs = |v: &usize| {
-            let mut row: Vec<NodeId> =
-                into.iter().flat_map(|&(of, first)| of.row(*v).iter().map(move |u| first + u)).collect();
+            let sources = into.iter().map(|of| (of.adjacency.row(*v), of.first_source as NodeId));
+            let mut row: Vec<NodeId> = sources.flat_map(|(row, first)| row.iter().map(move |u| first + u)).collect();
             row.sort_unstable();
             row.dedup();
             row != graph.row(first + v)

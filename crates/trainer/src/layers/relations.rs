@@ -1,7 +1,7 @@
 //! [`RelationInput`]: a typed graph on the device, as networks with a weight for each relation read it.
 
 use girih_compute::{Backend, ComputeError, RelationRows, Shape, SparseOperand, Symbolic};
-use girih_graph_format::{Csr, FormatError, NodeId, RelationSizes, Scales, TypedGraph};
+use girih_graph_format::{Csr, FormatError, NodeId, Norm, PlacedRelation, RelationSizes, TypedGraph};
 
 /// Typed graph on the device. Nodes of all types have global ids.
 ///
@@ -52,13 +52,10 @@ impl<B: Backend> RelationInput<B> {
         let sums = stacked.sums(n_nodes)?;
         let means =
             Csr::new(n_rows, n_nodes, stacked.indptr, stacked.indices, None).map_err(|error| of_format(&error))?;
-        let inverses = (0..n_rows).map(|row| 1.0 / means.degree(row) as f32).collect();
-        let scales = Scales { left: Some(inverses), right: None };
-        let means = SparseOperand { csr: &means, scales, symmetric: false, names: None };
         Ok(Self {
-            means: backend.upload_sparse(&means)?,
+            means: upload(backend, &means, Norm::Row)?,
             runs: stacked.runs,
-            sums: upload_plain(backend, &sums)?,
+            sums: upload(backend, &sums, Norm::None)?,
             node_runs,
             learned,
         })
@@ -94,9 +91,8 @@ impl RelationInput<Symbolic> {
     }
 }
 
-fn upload_plain<B: Backend>(backend: &B, csr: &Csr) -> Uploaded<B::Sparse> {
-    let scales = Scales { left: None, right: None };
-    backend.upload_sparse(&SparseOperand { csr, scales, symmetric: false, names: None })
+fn upload<B: Backend>(backend: &B, csr: &Csr, norm: Norm) -> Uploaded<B::Sparse> {
+    backend.upload_sparse(&SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None })
 }
 
 /// Stacked rows on the host.
@@ -118,13 +114,11 @@ impl Stacked {
             nodes: Vec::with_capacity(sizes.n_destinations),
             runs: vec![0],
         };
-        let schema = typed.schema();
-        for (edges, relation) in schema.edge_types().iter().zip(typed.relations()) {
-            let [source, destination] = [edges.source, edges.destination].map(|end| schema.first(end) as NodeId);
-            for v in (0..relation.n_rows()).filter(|&v| relation.degree(v) > 0) {
-                stacked.indices.extend(relation.row(v).iter().map(|u| source + u));
+        for PlacedRelation { adjacency, first_source, first_destination, .. } in typed.placed_relations() {
+            for v in (0..adjacency.n_rows()).filter(|&v| adjacency.degree(v) > 0) {
+                stacked.indices.extend(adjacency.row(v).iter().map(|u| first_source as NodeId + u));
                 stacked.indptr.push(stacked.indices.len() as u64);
-                stacked.nodes.push(destination + v as NodeId);
+                stacked.nodes.push((first_destination + v) as NodeId);
             }
             stacked.runs.push(stacked.nodes.len());
         }
@@ -133,24 +127,16 @@ impl Stacked {
 
     /// Matrix that sums the stacked rows of each node.
     fn sums(&self, n_nodes: usize) -> Uploaded<Csr> {
-        let mut indptr = vec![0_u64; n_nodes + 1];
-        self.nodes.iter().for_each(|&node| indptr[node as usize + 1] += 1);
-        for node in 0..n_nodes {
-            indptr[node + 1] += indptr[node];
-        }
-        let (mut next, mut indices) = (indptr.clone(), vec![0; self.nodes.len()]);
-        for (row, &node) in self.nodes.iter().enumerate() {
-            indices[next[node as usize] as usize] = row as NodeId;
-            next[node as usize] += 1;
-        }
-        Csr::new(n_nodes, self.nodes.len(), indptr, indices, None).map_err(|error| of_format(&error))
+        let (n_rows, nodes) = (self.nodes.len(), self.nodes.clone());
+        let node_of_row = Csr::new(n_rows, n_nodes, (0..=n_rows as u64).collect::<Vec<_>>(), nodes, None);
+        Ok(node_of_row.map_err(|error| of_format(&error))?.transposed())
     }
 }
 
 impl<B: Backend> LearnedRows<B> {
     fn upload(backend: &B, typed: &TypedGraph) -> Uploaded<Self> {
         let pairs = SourcePairs::of(typed);
-        let means = upload_plain(backend, &pairs.means(typed)?)?;
+        let means = upload(backend, &pairs.means(typed)?, Norm::None)?;
         let n_pairs = pairs.relations.len();
         Ok(Self { means, pairs: RelationRows::upload(backend, &pairs.nodes, &pairs.relations)?, n_pairs })
     }
@@ -166,13 +152,10 @@ struct SourcePairs {
 
 impl SourcePairs {
     fn of(typed: &TypedGraph) -> Self {
-        let schema = typed.schema();
         let mut pairs = Vec::with_capacity(typed.sizes().n_sources);
-        for (number, (edges, relation)) in schema.edge_types().iter().zip(typed.relations()).enumerate() {
-            let (first, mut is_source) = (schema.first(edges.source), vec![false; relation.n_cols()]);
-            relation.indices().iter().for_each(|&u| is_source[u as usize] = true);
-            let sources = is_source.iter().enumerate().filter(|(_, is_source)| **is_source);
-            pairs.extend(sources.map(|(u, _)| ((first + u) as NodeId, number as u32)));
+        for relation in typed.placed_relations() {
+            let pair = |u: usize| ((relation.first_source + u) as NodeId, relation.number as u32);
+            pairs.extend(relation.sources().map(pair));
         }
         pairs.sort_unstable();
         let (nodes, relations): (Vec<NodeId>, Vec<u32>) = pairs.into_iter().unzip();
@@ -188,20 +171,16 @@ impl SourcePairs {
 
     /// Matrix whose row `v` has `1 / n` at the pairs of each edge type that ends in `v`, with `n` neighbors by it.
     fn means(&self, typed: &TypedGraph) -> Uploaded<Csr> {
-        let schema = typed.schema();
         let (mut indptr, mut entries) = (vec![0_u64], Vec::with_capacity(typed.n_edges()));
-        for (node_type, of) in schema.node_types().iter().enumerate() {
-            let into: Vec<usize> = (0..typed.relations().len())
-                .filter(|&number| schema.edge_types()[number].destination == node_type)
-                .collect();
+        for (node_type, of) in typed.schema().node_types().iter().enumerate() {
+            let into: Vec<PlacedRelation<'_>> =
+                typed.placed_relations().filter(|of| of.destination == node_type).collect();
             for v in 0..of.n_nodes {
                 let start = entries.len();
-                for &number in &into {
-                    let (relation, first) =
-                        (&typed.relations()[number], schema.first(schema.edge_types()[number].source));
-                    let share = 1.0 / relation.degree(v) as f32;
-                    let pair = |&u: &NodeId| (self.position(first + u as usize, number), share);
-                    entries.extend(relation.row(v).iter().map(pair));
+                for &PlacedRelation { number, adjacency, first_source, .. } in &into {
+                    let share = 1.0 / adjacency.degree(v) as f32;
+                    let pair = |&u: &NodeId| (self.position(first_source + u as usize, number), share);
+                    entries.extend(adjacency.row(v).iter().map(pair));
                 }
                 entries[start..].sort_unstable_by_key(|&(pair, _)| pair);
                 indptr.push(entries.len() as u64);
