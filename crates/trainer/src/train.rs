@@ -194,12 +194,6 @@ fn with_types(dataset: Dataset, model: &ModelConfig) -> Result<Dataset, TrainErr
     if model.own.is_some() || !model.kind.reads_relations() {
         return Ok(dataset);
     }
-    if dataset.interactions.is_some() {
-        return Err(TrainError::invalid(format!(
-            "{} has users and items; train it with --model lightgcn",
-            dataset.name
-        )));
-    }
     Ok(dataset.with_types()?)
 }
 

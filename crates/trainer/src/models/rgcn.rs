@@ -98,17 +98,15 @@ impl Layer {
         let weights = Weights::new(init, config.bases, (layer, dims), widths)?;
         let Widths { inputs, outputs, learns_rows } = widths;
         let fans = (inputs, outputs);
+        // A row for each node belongs to one type already.
+        let by_type = config.self_weight == SelfWeight::Type && !learns_rows;
+        let shape = match by_type {
+            true => Shape::new(dims.relations.n_node_types, inputs * outputs),
+            false => Shape::new(inputs, outputs),
+        };
         let own = match config.self_weight {
             SelfWeight::None => None,
-            // A row for each node belongs to one type already.
-            SelfWeight::Shared | SelfWeight::Type if learns_rows => {
-                Some((init.glorot_of(layer, "self", Shape::new(inputs, outputs), fans)?, false))
-            }
-            SelfWeight::Shared => Some((init.glorot_of(layer, "self", Shape::new(inputs, outputs), fans)?, false)),
-            SelfWeight::Type => {
-                let shape = Shape::new(dims.relations.n_node_types, inputs * outputs);
-                Some((init.glorot_of(layer, "self", shape, fans)?, true))
-            }
+            SelfWeight::Shared | SelfWeight::Type => Some((init.glorot_of(layer, "self", shape, fans)?, by_type)),
         };
         Ok(Self { weights, own, bias: init.zeros(layer, "bias", Shape::new(1, outputs))?, outputs })
     }
