@@ -47,7 +47,7 @@ fn here(folder: &Path) -> &Path {
 /// # Errors
 /// When it has another extension.
 pub fn svg(path: PathBuf) -> Result<PathBuf, String> {
-    expect("svg", path)
+    expect(&["svg"], path)
 }
 
 /// Accepts the name of a pixel picture.
@@ -55,7 +55,7 @@ pub fn svg(path: PathBuf) -> Result<PathBuf, String> {
 /// # Errors
 /// When it has another extension.
 pub fn png(path: PathBuf) -> Result<PathBuf, String> {
-    expect("png", path)
+    expect(&["png"], path)
 }
 
 /// Accepts the name of a page.
@@ -63,7 +63,7 @@ pub fn png(path: PathBuf) -> Result<PathBuf, String> {
 /// # Errors
 /// When it has another extension.
 pub fn html(path: PathBuf) -> Result<PathBuf, String> {
-    expect("html", path)
+    expect(&["html"], path)
 }
 
 /// Accepts the name of an array.
@@ -71,7 +71,7 @@ pub fn html(path: PathBuf) -> Result<PathBuf, String> {
 /// # Errors
 /// When it has another extension.
 pub fn npy(path: PathBuf) -> Result<PathBuf, String> {
-    expect("npy", path)
+    expect(&["npy"], path)
 }
 
 /// Accepts the name of an array or of a table.
@@ -79,11 +79,7 @@ pub fn npy(path: PathBuf) -> Result<PathBuf, String> {
 /// # Errors
 /// When it has another extension.
 pub fn npy_or_table(path: PathBuf) -> Result<PathBuf, String> {
-    let is_one_of = |name: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(name));
-    match ["npy", "csv", "tsv"].iter().any(is_one_of) {
-        true => Ok(path),
-        false => Err("the name of this file has to end in .npy, .csv or .tsv".to_owned()),
-    }
+    expect(&["npy", "csv", "tsv"], path)
 }
 
 /// Accepts the name of a timeline.
@@ -91,12 +87,16 @@ pub fn npy_or_table(path: PathBuf) -> Result<PathBuf, String> {
 /// # Errors
 /// When it has another extension.
 pub fn json(path: PathBuf) -> Result<PathBuf, String> {
-    expect("json", path)
+    expect(&["json"], path)
 }
 
-fn expect(extension: &str, path: PathBuf) -> Result<PathBuf, String> {
-    match path.extension() {
-        Some(found) if found.eq_ignore_ascii_case(extension) => Ok(path),
-        _ => Err(format!("the name of this file has to end in .{extension}")),
+fn expect(extensions: &[&str], path: PathBuf) -> Result<PathBuf, String> {
+    let has = |extension: &&str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension));
+    if extensions.iter().any(has) {
+        return Ok(path);
     }
+    let (last, others) = extensions.split_last().expect("at least one extension");
+    let others: Vec<String> = others.iter().map(|extension| format!(".{extension}")).collect();
+    let or = if others.is_empty() { String::new() } else { format!("{} or ", others.join(", ")) };
+    Err(format!("the name of this file has to end in {or}.{last}"))
 }

@@ -43,7 +43,7 @@ impl Table {
             line(&mut std::iter::once("node".into()).chain(columns))?;
             for node in 0..predictions.n_nodes(self.n_classes) {
                 let values: Vec<Cow<'_, str>> = match predictions {
-                    Predictions::Classes(classes) => vec![self.class_of(&all, classes[node])],
+                    Predictions::Classes(classes) => vec![all[classes[node] as usize].as_str().into()],
                     Predictions::Logits(logits) => self.of_node(logits, node),
                     Predictions::Labels(labels) => self.of_node(labels, node),
                 };
@@ -70,10 +70,6 @@ impl Table {
     fn class(&self, class: usize) -> String {
         let named = self.names.as_ref().and_then(|names| names.classes.get(class));
         named.map_or_else(|| class.to_string(), String::clone)
-    }
-
-    fn class_of<'n>(&self, all: &'n [String], class: i64) -> Cow<'n, str> {
-        all.get(class as usize).map_or_else(|| class.to_string().into(), |name| name.as_str().into())
     }
 
     /// A field in quotes, if it has a separator, a quote or the end of a line.
