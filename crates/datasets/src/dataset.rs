@@ -16,6 +16,7 @@ pub use self::edge_split::{Edge, EdgeSplit, HeldOutEdges, Negatives};
 pub use self::labels::{Labels, UNLABELLED};
 pub use self::names::{NameList, Names};
 pub use self::split::Split;
+pub use self::types::{TypeFeatures, TypeWidth, TypedData};
 use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions};
 
 /// A graph with features, labels and splits; node `v` is row `v` of each.
@@ -32,7 +33,7 @@ pub struct Dataset {
     pub graph: Csr,
     /// Types of nodes and edges, if they have types; `graph` is then the union of all relations over global ids, without
     /// weights.
-    pub typed: Option<Arc<TypedGraph>>,
+    pub typed: Option<Arc<TypedData>>,
     /// Names of nodes and classes, if the data has names.
     pub names: Option<Arc<Names>>,
     /// One row per node, if there are features.
@@ -139,8 +140,8 @@ impl Dataset {
     ///
     /// # Errors
     /// When memory for the union does not suffice.
-    pub fn of_typed(name: impl Into<String>, typed: TypedGraph) -> Result<Self, DatasetError> {
-        let dataset = Self::new(name, typed.union()?, None, None, Vec::new())?;
+    pub fn of_typed(name: impl Into<String>, typed: TypedData) -> Result<Self, DatasetError> {
+        let dataset = Self::new(name, typed.graph.union()?, None, None, Vec::new())?;
         Ok(Self { typed: Some(typed.into()), ..dataset })
     }
 
@@ -158,7 +159,7 @@ impl Dataset {
                 format!("the edges of {name} have weights, which a model of relations does not read; leave them out");
             return Err(DatasetError::invalid(message));
         }
-        let typed = TypedGraph::of_plain(self.graph.clone())?;
+        let typed = TypedData::of_graph(TypedGraph::of_plain(self.graph.clone())?);
         Ok(Self { typed: Some(typed.into()), ..self })
     }
 
@@ -181,7 +182,9 @@ impl Dataset {
             )));
         }
         if let Some(typed) = &self.typed {
-            types::check_union(typed, &self.graph)?;
+            typed.check()?;
+            types::check_union(&typed.graph, &self.graph)?;
+            self.check_target(typed)?;
         }
         if let Some(names) = &self.names {
             names.validate(self.n_nodes(), self.n_classes())?;
@@ -202,6 +205,35 @@ impl Dataset {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
         }
         Ok(())
+    }
+
+    /// Checks that labels and splits are those of the target's nodes, and features those of types, if there are several.
+    fn check_target(&self, typed: &TypedData) -> Result<(), DatasetError> {
+        if !typed.has_several_types() {
+            return Ok(());
+        }
+        if self.features.is_some() || self.features_from.is_some() {
+            let message = "features of all nodes, but there are several node types; features belong to types";
+            return Err(DatasetError::invalid(message));
+        }
+        let (ids, name) = (typed.target_ids(), &typed.graph.schema().node_types()[typed.target].name);
+        let other = |node: &NodeId| !ids.contains(&(*node as usize));
+        let nodes = self.splits.iter().flat_map(|split| split.parts()).flat_map(|(_, nodes)| nodes);
+        if let Some(node) = nodes.into_iter().find(|node| other(node)) {
+            return Err(DatasetError::invalid(format!("node {node} of a split is none of the target, {name}")));
+        }
+        let labelled = match &self.labels {
+            Some(Labels::Single { classes, .. }) => {
+                (0..self.n_nodes() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
+            }
+            _ => None,
+        };
+        match labelled {
+            Some(node) => {
+                Err(DatasetError::invalid(format!("node {node} has a label, but is none of the target, {name}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Hash of all data for training and testing, in the order of the nodes: equal for equal data.
@@ -228,21 +260,9 @@ impl Dataset {
     /// Hash of everything but splits.
     fn contents(&self) -> crc32fast::Hasher {
         let mut hash = crc32fast::Hasher::new();
-        let add_csr = |hash: &mut crc32fast::Hasher, csr: &Csr| {
-            hash.update(bytemuck::cast_slice(csr.indptr()));
-            hash.update(bytemuck::cast_slice(csr.indices()));
-            hash.update(bytemuck::cast_slice(csr.values().unwrap_or_default()));
-        };
-        add_csr(&mut hash, &self.graph);
-        match &self.features {
-            None => {}
-            Some(Features::Dense(matrix)) => hash.update(bytemuck::cast_slice(matrix.data())),
-            Some(Features::Sparse(csr)) => add_csr(&mut hash, csr),
-            Some(Features::Compressed(features)) => {
-                hash.update(features.codec().spec().to_string().as_bytes());
-                hash.update(&features.codec().parameters());
-                hash.update(features.codes());
-            }
+        add_csr(&self.graph, &mut hash);
+        if let Some(features) = &self.features {
+            add_features(features, &mut hash);
         }
         match &self.labels {
             None => {}
@@ -250,7 +270,7 @@ impl Dataset {
             Some(Labels::Multi { targets, .. }) => hash.update(bytemuck::cast_slice(targets.data())),
         }
         if let Some(interactions) = &self.interactions {
-            add_csr(&mut hash, interactions.test());
+            add_csr(interactions.test(), &mut hash);
         }
         if let Some(edges) = &self.edge_split {
             edges.add_to(&mut hash);
@@ -387,6 +407,26 @@ impl Dataset {
     #[must_use]
     pub fn n_classes(&self) -> usize {
         self.labels.as_ref().map_or(0, Labels::n_classes)
+    }
+}
+
+/// Adds a sparse matrix to a hash.
+fn add_csr(csr: &Csr, hash: &mut crc32fast::Hasher) {
+    hash.update(bytemuck::cast_slice(csr.indptr()));
+    hash.update(bytemuck::cast_slice(csr.indices()));
+    hash.update(bytemuck::cast_slice(csr.values().unwrap_or_default()));
+}
+
+/// Adds features to a hash.
+fn add_features(features: &Features, hash: &mut crc32fast::Hasher) {
+    match features {
+        Features::Dense(matrix) => hash.update(bytemuck::cast_slice(matrix.data())),
+        Features::Sparse(csr) => add_csr(csr, hash),
+        Features::Compressed(features) => {
+            hash.update(features.codec().spec().to_string().as_bytes());
+            hash.update(&features.codec().parameters());
+            hash.update(features.codes());
+        }
     }
 }
 

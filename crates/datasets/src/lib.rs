@@ -61,7 +61,8 @@ mod text_table;
 
 pub use components::Components;
 pub use dataset::{
-    Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, NameList, Names, Negatives, Split, UNLABELLED,
+    Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, NameList, Names, Negatives, Split, TypeFeatures,
+    TypeWidth, TypedData, UNLABELLED,
 };
 pub use digest::RowsDigest;
 pub use error::DatasetError;

@@ -19,7 +19,7 @@ pub use self::options::{LabelColumns, Literals, ReverseEdges};
 use crate::file_kind::{FileKind, stem};
 use crate::inventory::Inventory;
 use crate::named_labels::{self, LabelFiles};
-use crate::{Dataset, DatasetError, LoadOptions, Names};
+use crate::{Dataset, DatasetError, LoadOptions, Names, TypedData};
 
 /// Name of the only type of nodes.
 const NODE_TYPE: &str = "entity";
@@ -200,7 +200,7 @@ impl Triples {
         Duplicates::Merge.note(n_edges - typed.n_edges(), false, &mut notes);
         let typed = if adds_reverse { with_reverses(&typed, &mut notes)? } else { typed };
         let names = Names { nodes: self.nodes.into_names(), classes: Vec::new() };
-        Ok(Dataset { names: Some(Arc::new(names)), notes, ..Dataset::of_typed(name, typed)? })
+        Ok(Dataset { names: Some(Arc::new(names)), notes, ..Dataset::of_typed(name, TypedData::of_graph(typed))? })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use girih_graph_format::RelationSizes;
 
-use crate::{Dataset, DatasetError, Features, FeaturesFrom, Interactions};
+use crate::{Dataset, DatasetError, Features, FeaturesFrom, Interactions, TypeFeatures, TypeWidth};
 
 /// Sizes and kinds of a data set, known before its rows are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,12 @@ pub struct Outline {
     pub n_users: Option<usize>,
     /// Whether nodes and edges have types.
     pub is_typed: bool,
-    /// Numbers of types, and of pairs of nodes and types; upper bounds without types.
+    /// Sizes of all types; upper bounds without types.
     pub relations: RelationSizes,
+    /// Width of the features of each node type, if there are several.
+    pub type_widths: Vec<TypeWidth>,
+    /// Number of the node type that has labels; 0 without types.
+    pub target: usize,
 }
 
 impl Outline {
@@ -76,7 +80,9 @@ impl Dataset {
             relations: self
                 .typed
                 .as_ref()
-                .map_or(RelationSizes::of_plain(self.n_nodes(), self.n_edges()), |typed| typed.sizes()),
+                .map_or(RelationSizes::of_plain(self.n_nodes(), self.n_edges()), |typed| typed.graph.sizes().clone()),
+            type_widths: self.typed.iter().flat_map(|typed| &typed.features).map(TypeFeatures::width).collect(),
+            target: self.typed.as_ref().map_or(0, |typed| typed.target),
         }
     }
 }

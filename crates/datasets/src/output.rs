@@ -110,7 +110,7 @@ impl Dataset {
             Some(typed) => Err(DatasetError::invalid(format!(
                 "{} has types ({}), and no format that girih writes keeps types; read the original files instead",
                 self.name,
-                typed.schema()
+                typed.graph.schema()
             ))),
         }
     }

@@ -311,5 +311,7 @@ fn outline(
         n_users: None,
         is_typed: false,
         relations: RelationSizes::of_plain(graph.n_rows, graph.nnz),
+        type_widths: Vec::new(),
+        target: 0,
     }
 }

@@ -61,7 +61,7 @@ pub use permutation::Permutation;
 pub use reuse::ReuseCurve;
 pub use schema::{EdgeType, NodeType, Schema};
 pub use tiles::{TileHistogram, TileMatrix};
-pub use typed::{PlacedRelation, RelationSizes, TypedGraph};
+pub use typed::{PlacedRelation, RelationSize, RelationSizes, TypedGraph};
 
 /// Id of a node, in `0..n_nodes`; always below [`MAX_NODES`].
 pub type NodeId = u32;

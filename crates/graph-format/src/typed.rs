@@ -4,26 +4,36 @@ use rayon::prelude::*;
 
 use crate::{Coo, Csr, Duplicates, EdgeType, FormatError, NodeId, NodeType, Schema};
 
-/// Numbers of pairs in a [`TypedGraph`], on which sizes of networks depend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Sizes of a [`TypedGraph`], on which those of networks depend.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelationSizes {
-    /// Number of types of nodes.
-    pub n_node_types: usize,
-    /// Number of types of edges.
-    pub n_edge_types: usize,
-    /// Number of edges of all types.
+    /// Number of nodes of each type.
+    pub node_types: Vec<usize>,
+    /// Sizes of each type of edges.
+    pub relations: Vec<RelationSize>,
+}
+
+/// Sizes of a type of edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelationSize {
+    /// Number of the type of sources.
+    pub source: usize,
+    /// Number of the type of destinations.
+    pub destination: usize,
+    /// Number of edges.
     pub n_edges: usize,
-    /// Number of pairs of an edge type and a node that is the source of an edge of it.
+    /// Number of nodes that are the source of an edge.
     pub n_sources: usize,
-    /// Number of pairs of an edge type and a node that is the destination of an edge of it.
+    /// Number of nodes that are the destination of an edge.
     pub n_destinations: usize,
 }
 
 impl RelationSizes {
     /// Upper bounds for a graph without types.
     #[must_use]
-    pub const fn of_plain(n_nodes: usize, n_edges: usize) -> Self {
-        Self { n_node_types: 1, n_edge_types: 1, n_edges, n_sources: n_nodes, n_destinations: n_nodes }
+    pub fn of_plain(n_nodes: usize, n_edges: usize) -> Self {
+        let relation = RelationSize { source: 0, destination: 0, n_edges, n_sources: n_nodes, n_destinations: n_nodes };
+        Self { node_types: vec![n_nodes], relations: vec![relation] }
     }
 }
 
@@ -83,11 +93,17 @@ impl TypedGraph {
                 )));
             }
         }
-        let n_edges = relations.iter().map(Csr::nnz).sum();
-        let n_destinations = relations.iter().map(|of| (0..of.n_rows()).filter(|&v| of.degree(v) > 0).count()).sum();
-        let n_sources = relations.par_iter().map(|of| used_columns(of).count()).sum();
-        let n_node_types = schema.node_types().len();
-        let sizes = RelationSizes { n_node_types, n_edge_types: n_types, n_edges, n_sources, n_destinations };
+        let of_relation = |(edges, of): (&EdgeType, &Csr)| RelationSize {
+            source: edges.source,
+            destination: edges.destination,
+            n_edges: of.nnz(),
+            n_sources: used_columns(of).count(),
+            n_destinations: (0..of.n_rows()).filter(|&v| of.degree(v) > 0).count(),
+        };
+        let sizes = RelationSizes {
+            node_types: schema.node_types().iter().map(|of| of.n_nodes).collect(),
+            relations: schema.edge_types().par_iter().zip(&relations).map(of_relation).collect(),
+        };
         Ok(Self { schema, relations, sizes })
     }
 
@@ -101,10 +117,10 @@ impl TypedGraph {
         Self::new(Schema::new(vec![node], vec![edge])?, vec![graph])
     }
 
-    /// Numbers of pairs, on which sizes of networks depend.
+    /// Sizes of all types.
     #[must_use]
-    pub fn sizes(&self) -> RelationSizes {
-        self.sizes
+    pub fn sizes(&self) -> &RelationSizes {
+        &self.sizes
     }
 
     /// Types of nodes and edges.
@@ -136,7 +152,7 @@ impl TypedGraph {
     /// Number of edges of all types.
     #[must_use]
     pub fn n_edges(&self) -> usize {
-        self.sizes.n_edges
+        self.relations.iter().map(Csr::nnz).sum()
     }
 
     /// Adds the reverse of each relation that has none, right behind it. Its name is that of the relation after `rev_`.
@@ -220,8 +236,9 @@ mod tests {
             (0..5).map(|v| union.row(v).to_vec()).collect::<Vec<_>>(),
             [vec![3], vec![0], vec![3], vec![], vec![]]
         );
-        let sizes = RelationSizes { n_node_types: 2, n_edge_types: 2, n_edges: 3, n_sources: 2, n_destinations: 3 };
-        assert_eq!(papers().sizes(), sizes);
+        let writes = RelationSize { source: 1, destination: 0, n_edges: 2, n_sources: 1, n_destinations: 2 };
+        let cites = RelationSize { source: 0, destination: 0, n_edges: 1, n_sources: 1, n_destinations: 1 };
+        assert_eq!(papers().sizes(), &RelationSizes { node_types: vec![3, 2], relations: vec![writes, cites] });
         assert_eq!((papers().schema().first(1), papers().schema().node_type("author")), (3, Some(1)));
     }
 

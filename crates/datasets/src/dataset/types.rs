@@ -1,9 +1,102 @@
-//! Types of nodes and edges in a data set.
+//! [`TypedData`]: types of nodes and edges in a data set.
+
+use std::ops::Range;
 
 use girih_graph_format::{Csr, NodeId, Permutation, PlacedRelation, TypedGraph};
 use rayon::prelude::*;
 
-use crate::DatasetError;
+use crate::{DatasetError, Features};
+
+/// Graph with types, and what its node types have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TypedData {
+    /// Types, and the relation of each edge type.
+    pub graph: TypedGraph,
+    /// Features of each node type, if there are several. Those of a single type are
+    /// [`Dataset::features`](crate::Dataset::features).
+    pub features: Vec<TypeFeatures>,
+    /// Number of the node type whose nodes have labels and splits.
+    pub target: usize,
+}
+
+/// Features of a node type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TypeFeatures {
+    /// None: models learn rows as wide as their layers.
+    None,
+    /// A row for each node of the type.
+    Given(Features),
+    /// Learned rows; `None` stands for the width of the model's layers.
+    Learned(Option<usize>),
+}
+
+/// Width of the features of a node type, before rows are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeWidth {
+    /// No features.
+    None,
+    /// Width of rows that the data has.
+    Given(usize),
+    /// Width of learned rows; `None` stands for that of the model's layers.
+    Learned(Option<usize>),
+}
+
+impl TypeFeatures {
+    /// Width of the features.
+    #[must_use]
+    pub fn width(&self) -> TypeWidth {
+        match self {
+            Self::None => TypeWidth::None,
+            Self::Given(features) => TypeWidth::Given(features.width()),
+            Self::Learned(width) => TypeWidth::Learned(*width),
+        }
+    }
+}
+
+impl TypedData {
+    /// Types without features, with the first node type as the target.
+    #[must_use]
+    pub fn of_graph(graph: TypedGraph) -> Self {
+        let n_types = graph.schema().node_types().len();
+        let features = if n_types == 1 { Vec::new() } else { vec![TypeFeatures::None; n_types] };
+        Self { graph, features, target: 0 }
+    }
+
+    /// Whether there is more than one node type.
+    #[must_use]
+    pub fn has_several_types(&self) -> bool {
+        self.graph.schema().node_types().len() > 1
+    }
+
+    /// Global ids of the nodes of the target type.
+    #[must_use]
+    pub fn target_ids(&self) -> Range<usize> {
+        let schema = self.graph.schema();
+        let first = schema.first(self.target);
+        first..first + schema.node_types()[self.target].n_nodes
+    }
+
+    /// Checks the target, and that features have a finite row for each node of their type.
+    pub(super) fn check(&self) -> Result<(), DatasetError> {
+        let types = self.graph.schema().node_types();
+        if self.target >= types.len() {
+            let (target, n) = (self.target, types.len());
+            return Err(DatasetError::invalid(format!("the target is node type {target}, but there are {n}")));
+        }
+        let expected = if types.len() == 1 { 0 } else { types.len() };
+        if self.features.len() != expected {
+            let (found, n) = (self.features.len(), types.len());
+            return Err(DatasetError::invalid(format!("{found} features of types for {n} node types, not {expected}")));
+        }
+        for (of, features) in types.iter().zip(&self.features) {
+            if let TypeFeatures::Given(rows) = features {
+                rows.validate(of.n_nodes)
+                    .map_err(|error| DatasetError::invalid(format!("type {}: {error}", of.name)))?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Checks that `graph` is the union of all relations.
 pub(super) fn check_union(typed: &TypedGraph, graph: &Csr) -> Result<(), DatasetError> {
@@ -39,7 +132,8 @@ pub(super) fn check_union(typed: &TypedGraph, graph: &Csr) -> Result<(), Dataset
 }
 
 /// Adds names of types and edges of all relations to a hash.
-pub(super) fn add_to(typed: &TypedGraph, hash: &mut crc32fast::Hasher) {
+pub(super) fn add_to(data: &TypedData, hash: &mut crc32fast::Hasher) {
+    let typed = &data.graph;
     let mut add_name = |name: &str, number: usize| {
         hash.update(&(name.len() as u64).to_le_bytes());
         hash.update(name.as_bytes());
@@ -54,13 +148,24 @@ pub(super) fn add_to(typed: &TypedGraph, hash: &mut crc32fast::Hasher) {
         hash.update(bytemuck::cast_slice(relation.indptr()));
         hash.update(bytemuck::cast_slice(relation.indices()));
     }
+    if data.has_several_types() {
+        hash.update(&(data.target as u64).to_le_bytes());
+    }
+    for features in &data.features {
+        match features {
+            TypeFeatures::None => hash.update(&[0]),
+            TypeFeatures::Given(features) => super::add_features(features, hash),
+            TypeFeatures::Learned(width) => hash.update(&(width.map_or(0, |width| width + 1) as u64).to_le_bytes()),
+        }
+    }
 }
 
 /// Renumbers the nodes of every relation.
 ///
 /// # Errors
 /// When there are several node types: an order of all nodes mixes them.
-pub(super) fn permuted(typed: &TypedGraph, order: &Permutation) -> Result<TypedGraph, DatasetError> {
+pub(super) fn permuted(data: &TypedData, order: &Permutation) -> Result<TypedData, DatasetError> {
+    let typed = &data.graph;
     let schema = typed.schema();
     if schema.node_types().len() != 1 {
         return Err(DatasetError::invalid(format!(
@@ -69,5 +174,5 @@ pub(super) fn permuted(typed: &TypedGraph, order: &Permutation) -> Result<TypedG
         )));
     }
     let relations = typed.relations().par_iter().map(|relation| relation.permuted(order)).collect();
-    Ok(TypedGraph::new(schema.clone(), relations)?)
+    Ok(TypedData { graph: TypedGraph::new(schema.clone(), relations)?, ..data.clone() })
 }

@@ -34,7 +34,7 @@ fn nodes(dataset: &Dataset) -> Vec<&str> {
 
 /// Relation, source and destination of each edge, by name.
 fn edges(dataset: &Dataset) -> BTreeSet<[String; 3]> {
-    let (typed, names) = (dataset.typed.as_ref().unwrap(), &dataset.names.as_ref().unwrap().nodes);
+    let (typed, names) = (&dataset.typed.as_ref().unwrap().graph, &dataset.names.as_ref().unwrap().nodes);
     let mut edges = BTreeSet::new();
     for (of, relation) in typed.schema().edge_types().iter().zip(typed.relations()) {
         for v in 0..relation.n_rows() {
@@ -60,7 +60,7 @@ fn subjects_point_to_objects_and_every_distinct_term_is_a_node() {
     let expected =
         ["http://a", "http://b", "\"http://b\"@en", "_:x.y", "\"café \\\"1\\\"\\n\"^^<http://type>", "\"http://b\""];
     assert_eq!(nodes(&dataset), expected);
-    let typed = dataset.typed.as_ref().unwrap();
+    let typed = &dataset.typed.as_ref().unwrap().graph;
     let (schema, relations) = (typed.schema(), typed.relations());
     assert_eq!(schema.to_string(), "1 node type, 2 edge types");
     assert_eq!(
@@ -78,7 +78,7 @@ fn subjects_point_to_objects_and_every_distinct_term_is_a_node() {
 fn reverses_are_added_and_literals_dropped_as_asked() {
     let text = "<a:1> <p:1> <a:2> .\n<a:3> <p:2> \"x\" .\n";
     let with = loaded(text, &LoadOptions::default());
-    let typed = with.typed.as_ref().unwrap();
+    let typed = &with.typed.as_ref().unwrap().graph;
     assert_eq!((typed.relations().len(), typed.n_edges(), with.n_edges()), (4, 4, 4));
     assert_eq!(typed.schema().edge_types()[1].reverse_of, Some(0));
     assert_eq!(
@@ -87,7 +87,7 @@ fn reverses_are_added_and_literals_dropped_as_asked() {
     );
     let without = loaded(text, &LoadOptions { literals: Some(Literals::Drop), ..forward() });
     assert_eq!(nodes(&without), ["a:1", "a:2", "a:3"]);
-    assert_eq!((without.n_edges(), without.typed.as_ref().unwrap().relations().len()), (1, 1));
+    assert_eq!((without.n_edges(), without.typed.as_ref().unwrap().graph.relations().len()), (1, 1));
     assert_eq!(without.notes.made_up[0].counts, [("triples", 1)]);
     let twice = "<a:1> <p:1> <a:2> .\n<a:1> <p:1> <a:2> .\n";
     let (_home, path) = written(twice);
@@ -340,13 +340,13 @@ fn real_graphs_have_their_published_sizes_and_the_edges_of_a_simple_reader() {
         let Some(folder) = real(folder) else { return };
         let path = folder.join(file);
         let plain = load(path.to_str().unwrap(), &forward()).unwrap();
-        let typed = plain.typed.as_ref().unwrap();
+        let typed = &plain.typed.as_ref().unwrap().graph;
         let dropped = LoadOptions { literals: Some(Literals::Drop), ..forward() };
         let n_resources = load(path.to_str().unwrap(), &dropped).unwrap().n_nodes();
         assert_eq!([plain.n_nodes(), typed.n_edges(), typed.relations().len(), n_resources], sizes);
         let (names, expected) = split_lines(&path);
         assert!(nodes(&plain) == names && edges(&plain) == expected, "{file}");
         let both = load_default(&path);
-        assert_eq!(both.typed.as_ref().unwrap().n_edges(), 2 * sizes[1]);
+        assert_eq!(both.typed.as_ref().unwrap().graph.n_edges(), 2 * sizes[1]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_datasets::{Dataset, Labels, Names, OutputFormat, UNLABELLED};
+use girih_datasets::{Dataset, Labels, Names, OutputFormat, TypedData, UNLABELLED};
 use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, NodeId, NodeType, Permutation, Schema, TypedGraph};
 
 fn schema(n_nodes: &[usize], edges: &[(&str, usize, usize)]) -> Schema {
@@ -29,7 +29,7 @@ fn people() -> Dataset {
         classes: vec!["no".to_owned(), "yes".to_owned()],
     };
     let labels = Labels::Single { n_classes: 2, classes: vec![1, UNLABELLED, 0, UNLABELLED] };
-    let dataset = Dataset::of_typed("people", typed).unwrap();
+    let dataset = Dataset::of_typed("people", TypedData::of_graph(typed)).unwrap();
     Dataset { names: Some(Arc::new(names)), labels: Some(labels), ..dataset }
 }
 
@@ -37,14 +37,14 @@ fn people() -> Dataset {
 fn the_graph_of_typed_data_is_the_union_of_its_relations() {
     let people = people();
     people.validate().unwrap();
-    assert_eq!((people.n_nodes(), people.n_edges(), people.typed.as_ref().unwrap().n_edges()), (4, 3, 4));
+    assert_eq!((people.n_nodes(), people.n_edges(), people.typed.as_ref().unwrap().graph.n_edges()), (4, 3, 4));
     let outline = people.outline();
-    assert_eq!((outline.is_typed, outline.relations.n_node_types, outline.relations.n_edge_types), (true, 1, 2));
+    assert_eq!((outline.is_typed, outline.relations.node_types.len(), outline.relations.relations.len()), (true, 1, 2));
     let names = people.names.as_ref().unwrap();
     assert_eq!(names.nodes.iter().collect::<Vec<_>>(), ["ann", "bob", "", "dörte"]);
     let types = schema(&[2, 3], &[("writes", 1, 0)]);
     let several = TypedGraph::new(types, vec![relation(2, 3, &[0], &[2])]).unwrap();
-    Dataset::of_typed("several", several).unwrap().validate().unwrap();
+    Dataset::of_typed("several", TypedData::of_graph(several)).unwrap().validate().unwrap();
 }
 
 #[test]
@@ -68,8 +68,10 @@ fn types_and_names_that_contradict_the_graph_are_refused() {
 #[test]
 fn the_hash_of_typed_data_depends_on_its_types() {
     let people = people();
-    let with = |typed: TypedGraph| Dataset { typed: Some(Arc::new(typed)), ..people.clone() }.fingerprint();
-    let typed = people.typed.clone().unwrap();
+    let with = |typed: TypedGraph| {
+        Dataset { typed: Some(Arc::new(TypedData::of_graph(typed))), ..people.clone() }.fingerprint()
+    };
+    let typed = &people.typed.as_ref().unwrap().graph;
     let renamed = TypedGraph::new(schema(&[4], &[("knows", 0, 0), ("hates", 0, 0)]), typed.relations().to_vec());
     let exchanged = typed.relations().iter().rev().cloned().collect();
     let exchanged = TypedGraph::new(typed.schema().clone(), exchanged);
@@ -86,11 +88,12 @@ fn relations_and_names_follow_a_new_order() {
     moved.validate().unwrap();
     let names = moved.names.as_ref().unwrap();
     assert_eq!(names.nodes.iter().collect::<Vec<_>>(), ["bob", "dörte", "ann", ""]);
-    let typed = moved.typed.as_ref().unwrap();
+    let typed = &moved.typed.as_ref().unwrap().graph;
     assert_eq!((typed.relations()[0].row(2), typed.relations()[1].row(1)), (&[0][..], &[1][..]));
     assert_eq!(moved.permuted(&order.inverse()).unwrap(), people());
     let several = TypedGraph::new(schema(&[2, 2], &[("writes", 1, 0)]), vec![relation(2, 2, &[0], &[1])]).unwrap();
-    let refused = Dataset::of_typed("several", several).unwrap().permuted(&order).unwrap_err().to_string();
+    let refused =
+        Dataset::of_typed("several", TypedData::of_graph(several)).unwrap().permuted(&order).unwrap_err().to_string();
     assert_eq!(refused, "an order of all nodes would mix the 2 node types; leave the order out");
 }
 

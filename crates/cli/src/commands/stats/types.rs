@@ -10,7 +10,7 @@ use crate::output::Results;
 
 /// Adds a line for each type of nodes, and for each type of edges that is no reverse of another; to the JSON all types.
 pub(super) fn add(results: &mut Results, dataset: &Dataset) {
-    let Some(typed) = &dataset.typed else { return };
+    let Some(typed) = dataset.typed.as_ref().map(|typed| &typed.graph) else { return };
     let schema = typed.schema();
     let nodes: Vec<(Value, String)> =
         (0..schema.node_types().len()).map(|number| node_type(dataset, schema, number)).collect();
