@@ -351,15 +351,20 @@ impl Dataset {
         })
     }
 
-    /// Encodes the features, if a codec is named; loaders may have encoded them already.
+    /// Encodes the features, of all types, if a codec is named; loaders may have encoded them already.
     ///
     /// # Errors
     /// As [`Features::encoded`].
     pub fn with_codec(self, codec: Option<CodecSpec>, seed: u64) -> Result<Self, DatasetError> {
-        match (codec, self.features) {
-            (Some(codec), Some(features)) => Ok(Self { features: Some(features.encoded(codec, seed)?), ..self }),
-            (_, features) => Ok(Self { features, ..self }),
-        }
+        let Some(codec) = codec else { return Ok(self) };
+        let features = self.features.map(|features| features.encoded(codec, seed)).transpose()?;
+        let typed = match self.typed {
+            Some(typed) if typed.has_several_types() => {
+                Some(Arc::new(Arc::unwrap_or_clone(typed).with_codec(codec, seed)?))
+            }
+            typed => typed,
+        };
+        Ok(Self { features, typed, ..self })
     }
 
     /// Sets the rule by which training makes features, with a note; `None` sets no rule.

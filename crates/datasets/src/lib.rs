@@ -58,6 +58,7 @@ mod spec;
 mod splits;
 mod stored;
 mod text_table;
+mod type_rules;
 
 pub use components::Components;
 pub use dataset::{
@@ -84,6 +85,7 @@ pub use source::DataSource;
 pub use spec::Spec;
 pub use splits::SplitRule;
 pub use stored::StoredDataset;
+pub use type_rules::{TypeRule, TypeRules};
 
 /// Program of the README, which is tested.
 #[cfg(doctest)]

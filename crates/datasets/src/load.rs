@@ -44,6 +44,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
         Spec::Path(path) => (load_path(&path, options)?, Some(path)),
     };
     let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
+    let dataset = dataset.with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
     let dataset = choose_split(with_split(dataset, options)?, options.split)?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use girih_graph_format::{Csr, NodeId, Permutation, PlacedRelation, TypedGraph};
+use girih_compress::CodecSpec;
+use girih_graph_format::{Csr, NodeId, NodeType, Permutation, PlacedRelation, TypedGraph};
 use rayon::prelude::*;
 
 use crate::{DatasetError, Features};
@@ -74,6 +75,24 @@ impl TypedData {
         let schema = self.graph.schema();
         let first = schema.first(self.target);
         first..first + schema.node_types()[self.target].n_nodes
+    }
+
+    /// Encodes the features of each type by codes of its own.
+    ///
+    /// # Errors
+    /// As [`Features::encoded`].
+    pub(super) fn with_codec(self, codec: CodecSpec, seed: u64) -> Result<Self, DatasetError> {
+        let types = self.graph.schema().node_types();
+        let encoded = |(of, features): (&NodeType, TypeFeatures)| match features {
+            TypeFeatures::Given(rows) => {
+                let encoded = rows.encoded(codec, seed);
+                let encoded = encoded.map_err(|error| DatasetError::invalid(format!("type {}: {error}", of.name)));
+                Ok(TypeFeatures::Given(encoded?))
+            }
+            features => Ok(features),
+        };
+        let features = types.iter().zip(self.features).map(encoded).collect::<Result<_, DatasetError>>()?;
+        Ok(Self { features, graph: self.graph, target: self.target })
     }
 
     /// Checks the target, and that features have a finite row for each node of their type.
