@@ -286,7 +286,8 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
             let planned = |gpu: GpuRates, links: Links| {
                 let devices = [PlanDevice::Gpu(Some(gpu))];
                 let network = Network::one_host(links, true);
-                let planner = RankPlanner { config: &config, data: &sizes(), graph: &graph, devices: &devices, network };
+                let planner =
+                    RankPlanner { config: &config, data: &sizes(), graph: &graph, devices: &devices, network };
                 let plans = planner.plan(&options).unwrap();
                 (plans.longest(|plan| plan.product_seconds), plans.longest(|plan| plan.exchange_seconds))
             };

@@ -64,8 +64,7 @@ fn check_relations(config: &ModelConfig, has_features: bool) {
         false => Inputs::of_graph(&Reference, graph(), &spec).unwrap(),
     };
     let typed = TypedData::of_graph(typed());
-    let inputs: &'static _ =
-        Box::leak(Box::new(inputs.with_relations(&Reference, &typed, &spec, Dtype::F32).unwrap()));
+    let inputs: &'static _ = Box::leak(Box::new(inputs.with_relations(&Reference, &typed, &spec, Dtype::F32).unwrap()));
     check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
 }
 
@@ -103,7 +102,6 @@ fn check_types(config: &ModelConfig, target: Option<usize>) {
     move_off_zero(&mut params);
     let spec = model.input_spec();
     let inputs = Inputs::of_graph(&Reference, typed.graph.union().unwrap(), &spec).unwrap();
-    let inputs: &'static _ =
-        Box::leak(Box::new(inputs.with_relations(&Reference, &typed, &spec, Dtype::F32).unwrap()));
+    let inputs: &'static _ = Box::leak(Box::new(inputs.with_relations(&Reference, &typed, &spec, Dtype::F32).unwrap()));
     check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
 }
