@@ -226,7 +226,11 @@ impl Dataset {
             Some(Labels::Single { classes, .. }) => {
                 (0..self.n_nodes() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
             }
-            _ => None,
+            Some(Labels::Multi { targets, .. }) => {
+                let has_label = |node: NodeId| targets.row(node as usize).iter().any(|&target| target != 0.0);
+                (0..self.n_nodes() as NodeId).find(|node| other(node) && has_label(*node))
+            }
+            None => None,
         };
         match labelled {
             Some(node) => {
@@ -356,9 +360,11 @@ impl Dataset {
     /// # Errors
     /// As [`Features::encoded`].
     pub fn with_codec(self, codec: Option<CodecSpec>, seed: u64) -> Result<Self, DatasetError> {
-        match (codec, self.features) {
-            (Some(codec), Some(features)) => Ok(Self { features: Some(features.encoded(codec, seed)?), ..self }),
-            (_, features) => Ok(Self { features, ..self }),
+        let Some(codec) = codec else { return Ok(self) };
+        let encoded = self.with_type_features(|features| features.encoded(codec, seed))?;
+        match encoded.features {
+            Some(features) => Ok(Self { features: Some(features.encoded(codec, seed)?), ..encoded }),
+            None => Ok(encoded),
         }
     }
 

@@ -98,6 +98,24 @@ impl TypedData {
     }
 }
 
+impl crate::Dataset {
+    /// Changes the features of each node type, if there are several; errors name the type.
+    pub(crate) fn with_type_features(
+        self,
+        change: impl Fn(Features) -> Result<Features, DatasetError>,
+    ) -> Result<Self, DatasetError> {
+        let Some(typed) = self.typed else { return Ok(self) };
+        let mut typed = std::sync::Arc::unwrap_or_clone(typed);
+        for (of, features) in typed.graph.schema().node_types().iter().zip(&mut typed.features) {
+            if let TypeFeatures::Given(given) = std::mem::replace(features, TypeFeatures::None) {
+                let named = |error| DatasetError::invalid(format!("type {}: {error}", of.name));
+                *features = TypeFeatures::Given(change(given).map_err(named)?);
+            }
+        }
+        Ok(Self { typed: Some(typed.into()), ..self })
+    }
+}
+
 /// Checks that `graph` is the union of all relations.
 pub(super) fn check_union(typed: &TypedGraph, graph: &Csr) -> Result<(), DatasetError> {
     let (found, expected) = (graph.n_rows(), typed.n_nodes());
