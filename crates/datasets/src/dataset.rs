@@ -184,7 +184,7 @@ impl Dataset {
         if let Some(typed) = &self.typed {
             typed.check()?;
             types::check_union(&typed.graph, &self.graph)?;
-            self.check_target(typed)?;
+            types::check_target(self, typed)?;
         }
         if let Some(names) = &self.names {
             names.validate(self.n_nodes(), self.n_classes())?;
@@ -205,39 +205,6 @@ impl Dataset {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
         }
         Ok(())
-    }
-
-    /// Checks that labels and splits are those of the target's nodes, and features those of types, if there are several.
-    fn check_target(&self, typed: &TypedData) -> Result<(), DatasetError> {
-        if !typed.has_several_types() {
-            return Ok(());
-        }
-        if self.features.is_some() || self.features_from.is_some() {
-            let message = "features of all nodes, but there are several node types; features belong to types";
-            return Err(DatasetError::invalid(message));
-        }
-        let (ids, name) = (typed.target_ids(), &typed.graph.schema().node_types()[typed.target].name);
-        let other = |node: &NodeId| !ids.contains(&(*node as usize));
-        let nodes = self.splits.iter().flat_map(|split| split.parts()).flat_map(|(_, nodes)| nodes);
-        if let Some(node) = nodes.into_iter().find(|node| other(node)) {
-            return Err(DatasetError::invalid(format!("node {node} of a split is none of the target, {name}")));
-        }
-        let labelled = match &self.labels {
-            Some(Labels::Single { classes, .. }) => {
-                (0..self.n_nodes() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
-            }
-            Some(Labels::Multi { targets, .. }) => {
-                let has_label = |node: NodeId| targets.row(node as usize).iter().any(|&target| target != 0.0);
-                (0..self.n_nodes() as NodeId).find(|node| other(node) && has_label(*node))
-            }
-            None => None,
-        };
-        match labelled {
-            Some(node) => {
-                Err(DatasetError::invalid(format!("node {node} has a label, but is none of the target, {name}")))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Hash of all data for training and testing, in the order of the nodes: equal for equal data.

@@ -336,7 +336,8 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         let features = read_features(path, dataset.n_nodes(), options, &mut dataset.notes)?;
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
         dataset.feature_norm = norm;
-        dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
+        let n_rows = dataset.features.as_ref().map_or(0, Features::n_rows);
+        dataset.validate().map_err(|e| with_hint(e, &dataset, n_rows).at(path))?;
     }
     if dataset.names.is_some() && options.names_labels() && !names_array(options) {
         named_labels::attach(&mut dataset, &LabelFiles::of(options), options)?;
@@ -348,14 +349,14 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         // Labels of typed data are those of the target's nodes.
         let target = dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids());
         let labels = read_labels(path, target.len(), options, &mut dataset.notes)?;
-        labels.validate(target.len()).map_err(|e| with_hint(e, &dataset).at(path))?;
+        labels.validate(target.len()).map_err(|e| with_hint(e, &dataset, labels.n_nodes()).at(path))?;
         if dataset.splits.is_empty() {
             let drawn = LoadOptions { labels: None, ..options.clone() };
             let drawn = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);
             dataset.splits = drawn.into_iter().map(|split| shifted(split, target.start)).collect();
         }
         dataset.labels = Some(among_all(labels, target.start, dataset.n_nodes()));
-        dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
+        dataset.validate().map_err(|e| e.at(path))?;
     }
     Ok(dataset)
 }
@@ -366,12 +367,10 @@ fn names_array(options: &LoadOptions) -> bool {
     !options.labels.as_ref().is_some_and(is_table) && LabelFiles::of(options).parts.iter().all(Option::is_none)
 }
 
-/// Adds a hint to an error about row counts, if the first node has no edges.
-fn with_hint(error: DatasetError, dataset: &Dataset) -> DatasetError {
+/// Adds a hint to an error about `n_rows` rows of a file, if the first node has no edges.
+fn with_hint(error: DatasetError, dataset: &Dataset, n_rows: usize) -> DatasetError {
     let n = dataset.n_nodes();
-    let rows = [dataset.features.as_ref().map(Features::n_rows), dataset.labels.as_ref().map(crate::Labels::n_nodes)];
-    let lacks_one = rows.into_iter().flatten().any(|rows| rows + 1 == n);
-    if !lacks_one || n == 0 || dataset.graph.degree(0) > 0 || dataset.graph.indices().contains(&0) {
+    if n_rows + 1 != n || dataset.graph.degree(0) > 0 || dataset.graph.indices().contains(&0) {
         return error;
     }
     DatasetError::invalid(format!("{error}; node 0 has no edges: where ids count from 1, give --ids-from 1"))

@@ -250,8 +250,9 @@ fn name_list(arrays: &mut Arrays<'_>, key: &str) -> Result<NameList, DatasetErro
 
 /// Notes the arrays that are not used.
 fn note_rest(arrays: &Arrays<'_>, nodes: &[String], target: &str, notes: &mut Notes) {
+    let is_type = |of: &str| nodes.iter().any(|name| name == of) || arrays.has_under(of, EDGES);
     for entry in arrays.unused() {
-        let why = match parts(entry) {
+        let why = match parts(entry).filter(|(of, _)| is_type(of)) {
             None => reason(entry).to_owned(),
             Some((_, "edge_weight" | "weight")) => "weights, which edges with types do not have".to_owned(),
             Some((of, key)) if of != target && nodes.iter().any(|name| name == of) => {

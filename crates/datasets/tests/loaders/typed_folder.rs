@@ -79,8 +79,10 @@ fn manifests_that_contradict_themselves_or_the_arrays_are_refused() {
     let types = typed.graph.schema().node_types();
     let sizes: Vec<String> = types.iter().map(|of| format!("n_nodes = {}\n", of.n_nodes)).collect();
     let stated = |size: &str, to: &str| changed(size, to);
-    let huge = stated(&sizes[0], "n_nodes = 4000000000\n");
-    assert!(huge.contains("girih.toml") && huge.contains(&types[0].name), "{huge}");
+    let huge = stated(&sizes[0], "n_nodes = 2000000000\n");
+    assert!(huge.contains("girih.toml: type ") && huge.contains("2000000000 nodes are declared"), "{huge}");
+    let beyond = stated(&sizes[0], "n_nodes = 4000000000\n");
+    assert!(beyond.contains("the 2 node types together have more than"), "{beyond}");
     let other = stated(&sizes[0], "n_nodes = 100\n");
     assert!(other.contains("girih.toml"), "{other}");
     let target = changed("target = ", "target = \"nothing\" #");
