@@ -69,7 +69,7 @@ pub(crate) use self::relation::runs_of;
 pub use self::relation::{BasisOperands, RelationOps, RelationRows};
 pub use self::segment::SegmentOps;
 pub use self::sparse::SparseOps;
-pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Shape, Transpose};
+pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Function, Shape, Transpose};
 use crate::ComputeError;
 
 /// Proof that the operands of an operation fit. Only the checked operations of this module make it, so that nobody

@@ -28,9 +28,9 @@ pub mod testing;
 
 pub use backend::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, BasisOperands,
-    ColumnMoments, DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, GlobalIds, HostMatrix, LossOps, Memory, NO_COLUMN,
-    NormOps, OptimOps, RelationOps, RelationRows, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps, StepInputs,
-    Transpose,
+    ColumnMoments, DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, Function, GlobalIds, HostMatrix, LossOps, Memory,
+    NO_COLUMN, NormOps, OptimOps, RelationOps, RelationRows, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps,
+    StepInputs, Transpose,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

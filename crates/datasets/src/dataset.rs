@@ -322,7 +322,7 @@ impl Dataset {
         })
     }
 
-    /// Encodes the features, if a codec is named; loaders may have encoded them already.
+    /// Encodes the features, of all types, if a codec is named; loaders may have encoded them already.
     ///
     /// # Errors
     /// As [`Features::encoded`].

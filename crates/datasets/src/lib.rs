@@ -61,6 +61,7 @@ mod spec;
 mod splits;
 mod stored;
 mod text_table;
+mod type_rules;
 mod typed_arrays;
 mod typed_folder;
 mod typed_parts;
@@ -91,6 +92,7 @@ pub use source::DataSource;
 pub use spec::Spec;
 pub use splits::SplitRule;
 pub use stored::StoredDataset;
+pub use type_rules::{TypeRule, TypeRules};
 
 /// Program of the README, which is tested.
 #[cfg(doctest)]

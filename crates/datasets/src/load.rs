@@ -46,6 +46,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
         Spec::Path(path) => (load_path(&path, options)?, Some(path)),
     };
     let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
+    let dataset = dataset.with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
     let split = options.split.map(|split| number_of_split(path.as_deref(), split));
     let dataset = choose_split(with_split(dataset, options)?, split)?;

@@ -6,7 +6,7 @@ use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 
-use crate::{FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames};
+use crate::{FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames, TypeRules};
 
 /// Options of loading; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +29,8 @@ pub struct LoadOptions {
     pub features: Option<PathBuf>,
     /// Rule that makes features for data without any; data with features is then refused. `None`: no rule.
     pub features_from: Option<FeaturesFrom>,
+    /// Rules for the features of node types.
+    pub type_rules: TypeRules,
     /// Codec that compresses features as they are read, fitted with `seed`; `None`: features stay as the data has
     /// them.
     pub codec: Option<CodecSpec>,
@@ -85,6 +87,7 @@ impl Default for LoadOptions {
             split: None,
             features: None,
             features_from: None,
+            type_rules: TypeRules::new(),
             codec: None,
             labels: None,
             train: None,

@@ -1,6 +1,6 @@
 //! [`Outline`]: sizes and kinds of a data set, known before its rows are read.
 
-use girih_graph_format::RelationSizes;
+use girih_graph_format::{RelationSizes, Schema};
 
 use crate::{Dataset, DatasetError, Features, FeaturesFrom, Interactions, TypeFeatures, TypeWidth};
 
@@ -32,8 +32,8 @@ pub struct Outline {
     /// Number of users, in data for a recommender. Users are the first nodes, and all others are items. Each
     /// interaction is two edges.
     pub n_users: Option<usize>,
-    /// Whether nodes and edges have types.
-    pub is_typed: bool,
+    /// Types of nodes and edges, if they have types.
+    pub schema: Option<Schema>,
     /// Sizes of all types; upper bounds without types.
     pub relations: RelationSizes,
     /// Width of the features of each node type, if there are several.
@@ -76,7 +76,7 @@ impl Dataset {
             multi_label: self.is_multi_label(),
             splits: self.splits.iter().map(|split| split.parts().map(|(_, nodes)| nodes.len())).collect(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
-            is_typed: self.typed.is_some(),
+            schema: self.typed.as_ref().map(|typed| typed.graph.schema().clone()),
             relations: self
                 .typed
                 .as_ref()

@@ -309,7 +309,7 @@ fn outline(
         multi_label: section.labels == LabelKind::Multi,
         splits,
         n_users: None,
-        is_typed: false,
+        schema: None,
         relations: RelationSizes::of_plain(graph.n_rows, graph.nnz),
         type_widths: Vec::new(),
         target: 0,

@@ -154,6 +154,39 @@ extern "C" __global__ void activate(const X *bias, Y *x, u64 rows, u64 cols, u32
         [=](u64 row, float value) { x[row * pitch + column] = from_f32<Y>(activated(activation, value + shift)); });
 }
 
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// The sigmoid in the Gaussian error linear unit x * share.
+__device__ __forceinline__ float gelu_share(float x) {
+    return sigmoid(2.0f * (float)ABI_GELU_SCALE * x * (1.0f + (float)ABI_GELU_CUBE * x * x));
+}
+
+extern "C" __global__ void apply(const X *x, Y *out, u64 rows, u64 cols, u32 function) {
+    const u64 column = my_column(), pitch = pitch_of(cols);
+    if (column >= cols) return;
+    each_row(
+        rows, [=](u64 row) { return to_f32(x[row * pitch + column]); },
+        [=](u64 row, float value) {
+            out[row * pitch + column] = from_f32<Y>(function == ABI_GELU ? value * gelu_share(value) : sigmoid(value));
+        });
+}
+
+extern "C" __global__ void apply_backward(const X *x, Y *grad, u64 rows, u64 cols, u32 function) {
+    const u64 column = my_column(), pitch = pitch_of(cols);
+    if (column >= cols) return;
+    each_row(
+        rows, [=](u64 row) { return to_f32(x[row * pitch + column]); },
+        [=](u64 row, float value) {
+            const float share = function == ABI_GELU ? gelu_share(value) : sigmoid(value);
+            float slope = share * (1.0f - share);
+            if (function == ABI_GELU) {
+                slope = share + value * slope * 2.0f * (float)ABI_GELU_SCALE * (1.0f + 3.0f * (float)ABI_GELU_CUBE * value * value);
+            }
+            const u64 at = row * pitch + column;
+            grad[at] = from_f32<Y>(slope * to_f32(grad[at]));
+        });
+}
+
 // A block of rows by cols elements, which begins at x_start in x and at out_start in out.
 extern "C" __global__ void copy_block(const X *x, u64 x_pitch, u64 x_start, Y *out, u64 out_pitch, u64 out_start, u64 rows,
                                       u64 cols) {

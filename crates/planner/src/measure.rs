@@ -220,7 +220,7 @@ fn speed(
     let most = HOST_BYTES / (dataset.n_features().max(1) * size_of::<f32>());
     let mut n_nodes = dataset.n_nodes().div_ceil(n_ranks).min(most);
     let sizes = DataSizes { n_edges: 0, n_edges_at_once: 0, ..DataSizes::of(dataset) };
-    let of = |n_nodes: usize| DataSizes { n_nodes, n_train: n_nodes, n_scored: n_nodes, ..sizes };
+    let of = |n_nodes: usize| DataSizes { n_nodes, n_train: n_nodes, n_scored: n_nodes, ..sizes.clone() };
     let usual = TrainConfig { epochs: EPOCHS, eval_every: EPOCHS, patience: None, runs: 1, ..config.clone() };
     while n_nodes > 1 && Plan::on_cuda(&usual, &of(n_nodes))?.device_bytes() > free as u64 {
         n_nodes /= 2;

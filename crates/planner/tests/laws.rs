@@ -10,7 +10,9 @@ use girih_planner::{Estimate, HardwareProfile, Planner, Table, grids};
 use girih_trainer::distributed::{Links, Network, RankOptions, RankPlanner, SymbolicGraph};
 use girih_trainer::{DataSizes, ModelConfig, ModelKind, Plan, PlanDevice, TrainConfig};
 
-const SIZES: DataSizes = DataSizes { n_train: 500_000, ..DataSizes::undirected(1_000_000, 50_000_000, 100, 40) };
+fn sizes() -> DataSizes {
+    DataSizes { n_train: 500_000, ..DataSizes::undirected(1_000_000, 50_000_000, 100, 40) }
+}
 
 fn gcn() -> TrainConfig {
     TrainConfig { model: ModelConfig { hidden: 128, dropout: 0.0, ..ModelConfig::default() }, ..TrainConfig::default() }
@@ -40,7 +42,7 @@ fn by_rows(ranks: usize) -> RankOptions {
 }
 
 fn alone(config: &TrainConfig) -> Plan {
-    Plan::on_device(config, &SIZES, h200()[0]).unwrap()
+    Plan::on_device(config, &sizes(), h200()[0]).unwrap()
 }
 
 fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> &Estimate {
@@ -52,7 +54,7 @@ fn of(table: &Table, scheme: Scheme, replication: usize, exchange: Exchange) -> 
 
 #[test]
 fn one_rank_takes_what_one_device_takes() {
-    let table = table(&gcn(), &SIZES, 1, None);
+    let table = table(&gcn(), &sizes(), 1, None);
     let [only] = &table.estimates[..] else { panic!("one rank has one partition: {table:?}") };
     let alone = alone(&gcn());
     let ratio = only.epoch_ms / (1e3 * alone.epoch_seconds);
@@ -83,7 +85,7 @@ fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_wh
         let plans = plans.filter(|plan| (plan.grid.scheme(), plan.grid.replication()) == (scheme, replication));
         plans.map(|plan| (plan.stages.to_string(), plan.chunks)).collect()
     };
-    let of_8 = table(&gcn(), &SIZES, 8, None);
+    let of_8 = table(&gcn(), &sizes(), 8, None);
     let of = |ways: &[(&str, usize)]| -> Vec<(String, usize)> {
         ways.iter().map(|&(stages, chunks)| (stages.to_owned(), chunks)).collect()
     };
@@ -93,12 +95,12 @@ fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_wh
     assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 2), all);
     let wide = TrainConfig { model: ModelConfig { hidden: 256, layers: 3, ..gcn().model }, ..gcn() };
     let in_parts = of(&[("1", 1), ("2", 1), ("3", 1), ("4", 1), ("turns", 1), ("steps", 1)]);
-    assert_eq!(ways(&table(&wide, &SIZES, 8, None), Scheme::OneD, 1), in_parts);
+    assert_eq!(ways(&table(&wide, &sizes(), 8, None), Scheme::OneD, 1), in_parts);
     // In a group of two, each member gets the panel of the other in one exchange.
     assert_eq!(ways(&of_8, Scheme::ThreeD, 1), of(&[("1", 1), ("2", 1), ("steps", 1), ("1", 4)]));
     // With four replicas, each has a single step.
     assert_eq!(ways(&of_8, Scheme::OneAndHalfD, 4), of(&[("1", 1), ("2", 1), ("1", 4)]));
-    assert_eq!(ways(&table(&gcn(), &SIZES, 1, None), Scheme::OneD, 1), of(&[("1", 1)]));
+    assert_eq!(ways(&table(&gcn(), &sizes(), 1, None), Scheme::OneD, 1), of(&[("1", 1)]));
     let chosen = of_8.choice().unwrap();
     let options = chosen.options(&RankOptions { wire: Dtype::Bf16, ..by_rows(8) });
     assert_eq!((options.grid, options.exchange), (chosen.grid, chosen.exchange));
@@ -109,7 +111,7 @@ fn rows_come_at_once_in_parts_in_turns_or_step_by_step_and_products_in_chunks_wh
 #[test]
 fn planners_that_share_counts_plan_what_each_does() {
     let (csr, config) = (skewed(600), gcn());
-    let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), ..SIZES };
+    let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), ..sizes() };
     let graph = || SymbolicGraph::of(&csr, &config, &sizes).unwrap();
     let slower = |planner: Planner<'_>| -> Network { Network { slowdown: 0.5, ..planner.ranks.network } };
     let (shared, like) = (graph(), by_rows(4));
@@ -143,7 +145,7 @@ fn skewed(n: usize) -> Csr {
 fn counts_for_one_partition_change_no_other() {
     let csr = skewed(600);
     for symmetric in [true, false] {
-        let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), symmetric, ..SIZES };
+        let sizes = DataSizes { n_nodes: 600, n_edges: csr.nnz(), symmetric, ..sizes() };
         for (ranks, cuts) in [(4, Cuts::Equal), (4, Cuts::Weighted), (8, Cuts::Equal)] {
             let (like, config) = (RankOptions { cuts, ..by_rows(ranks) }, gcn());
             let graph = || SymbolicGraph::of(&csr, &config, &sizes).unwrap();
@@ -164,7 +166,7 @@ fn counts_for_one_partition_change_no_other() {
 fn bytes_are_those_of_block_plans() {
     // Two products each way of 40 columns, for which one rank of four sends its quarter to three others; and sums of
     // gradients.
-    let plan = table(&gcn(), &SIZES, 4, None);
+    let plan = table(&gcn(), &sizes(), 4, None);
     let sent = of(&plan, Scheme::OneD, 1, Exchange::Dense).sent_bytes as f64;
     let products = 2.0 * 250_000.0 * 3.0 * 40.0 * 4.0;
     assert!((1.0..1.01).contains(&(sent / products)), "{sent}, of which products {products}");
@@ -174,10 +176,10 @@ fn bytes_are_those_of_block_plans() {
 
 #[test]
 fn more_work_takes_longer_and_more_room_and_more_ranks_take_less_room() {
-    let (small, ranks_4) = (SIZES, table(&gcn(), &SIZES, 4, None));
+    let (small, ranks_4) = (sizes(), table(&gcn(), &sizes(), 4, None));
     let wide = TrainConfig { model: ModelConfig { hidden: 256, ..gcn().model }, ..gcn() };
     let bf16 = TrainConfig { precision: Dtype::Bf16, ..gcn() };
-    let edges = DataSizes { n_edges: 2 * small.n_edges, ..small };
+    let edges = DataSizes { n_edges: 2 * small.n_edges, ..small.clone() };
     for (what, more, less) in [
         ("columns", table(&wide, &small, 4, None), &ranks_4),
         ("edges", table(&gcn(), &edges, 4, None), &ranks_4),
@@ -189,13 +191,13 @@ fn more_work_takes_longer_and_more_room_and_more_ranks_take_less_room() {
             assert!(more.needed_bytes > less.needed_bytes, "{what}, {grid}, {exchange}, {stages}");
         }
     }
-    let room = |ranks| of(&table(&gcn(), &SIZES, ranks, None), Scheme::OneD, 1, Exchange::Dense).needed_bytes;
+    let room = |ranks| of(&table(&gcn(), &sizes(), ranks, None), Scheme::OneD, 1, Exchange::Dense).needed_bytes;
     assert!(room(2) > room(4) && room(4) > room(16));
 }
 
 #[test]
 fn the_choice_is_the_quickest_that_fits() {
-    let all = table(&gcn(), &SIZES, 16, None);
+    let all = table(&gcn(), &sizes(), 16, None);
     let mut by_time: Vec<&Estimate> = all.estimates.iter().collect();
     by_time.sort_by(|a, b| a.epoch_ms.total_cmp(&b.epoch_ms));
     let how = |plan: &Estimate| (plan.grid, plan.exchange, plan.stages, plan.chunks);
@@ -203,16 +205,16 @@ fn the_choice_is_the_quickest_that_fits() {
     // With one byte less than the fastest needs, the choice is the next one that fits into the rest.
     let free = by_time[0].needed_bytes - 1;
     let next = by_time.iter().find(|plan| plan.needed_bytes <= free).expect("another one is smaller");
-    assert_eq!(table(&gcn(), &SIZES, 16, Some(free)).choice().map(how), Some(how(next)));
-    let tight = table(&gcn(), &SIZES, 16, Some(all.smallest().needed_bytes));
+    assert_eq!(table(&gcn(), &sizes(), 16, Some(free)).choice().map(how), Some(how(next)));
+    let tight = table(&gcn(), &sizes(), 16, Some(all.smallest().needed_bytes));
     assert_eq!(tight.choice().unwrap().needed_bytes, all.smallest().needed_bytes);
     assert!(tight.estimates.iter().any(|plan| !plan.fits), "the smallest is not the only one");
-    assert!(table(&gcn(), &SIZES, 16, Some(all.smallest().needed_bytes - 1)).choice().is_none());
+    assert!(table(&gcn(), &sizes(), 16, Some(all.smallest().needed_bytes - 1)).choice().is_none());
 }
 
 #[test]
 fn every_network_of_features_can_be_planned() {
-    let small = DataSizes { n_nodes: 10_000, n_edges: 200_000, ..SIZES };
+    let small = DataSizes { n_nodes: 10_000, n_edges: 200_000, ..sizes() };
     use ModelKind::{Appnp, Gat, Gatv2, Gcn, Gin, Mlp, Ngcn, Sage, Sgc};
     for kind in [Gcn, Sgc, Sage, Gat, Gatv2, Gin, Ngcn, Appnp, Mlp] {
         let config = TrainConfig::for_model(kind);
@@ -224,13 +226,13 @@ fn every_network_of_features_can_be_planned() {
 #[test]
 fn each_rank_computes_with_what_is_its_own() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
-    let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
+    let graph = SymbolicGraph::even(&config, &sizes()).unwrap();
     let slower = GpuRates { stream_bytes: usual.gpu.stream_bytes / 4.0, ..usual.gpu };
     // All panels arrive in one stage, so that ranks do the same work.
     let at_once = RankOptions { stages: Stages::Parts(1), ..by_rows(2) };
     let epoch_ms = |gpus: &[GpuRates]| {
         let devices: Vec<PlanDevice> = gpus.iter().map(|&gpu| PlanDevice::Gpu(Some(gpu))).collect();
-        planner(&devices, &config, &SIZES, &graph).estimate(&at_once).unwrap().epoch_ms
+        planner(&devices, &config, &sizes(), &graph).estimate(&at_once).unwrap().epoch_ms
     };
     let [fast, slow] = [usual.gpu, slower].map(|gpu| epoch_ms(&[gpu]));
     assert!(slow > 1.1 * fast, "{slow} ms, {fast} ms");
@@ -248,12 +250,12 @@ fn ranks_multiply_in_the_precision_they_store() {
     for model in usual_models.into_iter().chain([deep]) {
         let kind = model.kind;
         let config = TrainConfig { model, precision: Dtype::Bf16, ..TrainConfig::for_model(kind) };
-        let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
+        let graph = SymbolicGraph::even(&config, &sizes()).unwrap();
         for exchange in [Exchange::Dense, Exchange::Rows] {
             let ranks = RankOptions { stages: Stages::Parts(1), exchange, ..by_rows(2) };
             let computed = |gpu: GpuRates| {
                 let devices = [PlanDevice::Gpu(Some(gpu))];
-                let plans = planner(&devices, &config, &SIZES, &graph).ranks.plan(&ranks).unwrap();
+                let plans = planner(&devices, &config, &sizes(), &graph).ranks.plan(&ranks).unwrap();
                 plans.longest(|plan| plan.computed_seconds)
             };
             assert_eq!(computed(GpuRates { flops, ..usual }), computed(usual), "{kind:?}, {exchange}");
@@ -265,7 +267,7 @@ fn ranks_multiply_in_the_precision_they_store() {
 #[test]
 fn turns_take_what_single_others_and_pairs_of_ranks_do() {
     let (config, usual) = (gcn(), HardwareProfile::h200());
-    let graph = SymbolicGraph::even(&config, &SIZES).unwrap();
+    let graph = SymbolicGraph::even(&config, &sizes()).unwrap();
     let mut of_single = usual.gpu;
     for entries in [&mut of_single.entries.f32, &mut of_single.entries.bf16] {
         let slower = EntrySeconds::WIDTHS.map(|cols| (cols, 2.0 * entries.others.at(cols)));
@@ -284,7 +286,8 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
             let planned = |gpu: GpuRates, links: Links| {
                 let devices = [PlanDevice::Gpu(Some(gpu))];
                 let network = Network::one_host(links, true);
-                let planner = RankPlanner { config: &config, data: &SIZES, graph: &graph, devices: &devices, network };
+                let planner =
+                    RankPlanner { config: &config, data: &sizes(), graph: &graph, devices: &devices, network };
                 let plans = planner.plan(&options).unwrap();
                 (plans.longest(|plan| plan.product_seconds), plans.longest(|plan| plan.exchange_seconds))
             };
@@ -302,10 +305,10 @@ fn turns_take_what_single_others_and_pairs_of_ranks_do() {
 #[test]
 fn tasks_that_ranks_do_not_share_are_refused() {
     let recommender = TrainConfig::for_model(ModelKind::LightGcn);
-    let graph = SymbolicGraph::even(&gcn(), &SIZES).unwrap();
+    let graph = SymbolicGraph::even(&gcn(), &sizes()).unwrap();
     let network = HardwareProfile::h200().host();
     let plan = |config: &TrainConfig, ranks| {
-        let ranks_on = RankPlanner { config, data: &SIZES, graph: &graph, devices: &h200(), network };
+        let ranks_on = RankPlanner { config, data: &sizes(), graph: &graph, devices: &h200(), network };
         ranks_on.plan(&by_rows(ranks)).unwrap_err().to_string()
     };
     assert!(plan(&recommender, 2).contains("is for full-batch training of node classifiers"));
@@ -315,7 +318,7 @@ fn tasks_that_ranks_do_not_share_are_refused() {
 #[test]
 fn every_partition_multiplies_somewhere() {
     // With four replicas (1.5d), one rank multiplies all and the others nothing; times are maxima over ranks.
-    let table = table(&gcn(), &SIZES, 4, None);
+    let table = table(&gcn(), &sizes(), 4, None);
     for plan in &table.estimates {
         assert!(plan.product_ms > 0.0 && plan.product_ms <= plan.bound_ms, "{plan:?}");
         assert!(plan.bound_ms <= plan.epoch_ms * (1.0 + 1e-9), "{plan:?}");

@@ -72,8 +72,9 @@ pub use engine::{
 pub use error::TrainError;
 pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};
 pub use layers::{
-    AttentionKind, AttentionSizes, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, LearnedRows, Linear,
-    NormAxis, Normalization, RelationInput, Rows,
+    AttentionKind, AttentionSizes, Entry, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, LayerRelations,
+    LayerTypes, LearnedRows, Linear, NormAxis, Normalization, OwnWeights, RelationForm, RelationGraph, RelationInput,
+    RelationPairs, RelationSpec, RowIds, Rows,
 };
 pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
 pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpec, Model, Propagation};

@@ -96,7 +96,7 @@ pub fn similarity<B: Backend>(
 
 /// Raw features, so that both passes compute alike. Models that read only aggregated features keep these.
 fn of_raw_features(input_spec: &InputSpec) -> InputSpec {
-    if input_spec.propagation == Propagation::Always { *input_spec } else { minibatch::raw(input_spec) }
+    if input_spec.propagation == Propagation::Always { input_spec.clone() } else { minibatch::raw(input_spec) }
 }
 
 /// Mean cosine of each layer between two passes.

@@ -47,6 +47,7 @@ pub fn train_model<B: MiniBatchBackend>(
     let config = &config_for(config, builder)?;
     let dataset = with_types(dataset, &config.model)?
         .with_features_from(config.features_from)?
+        .with_type_rules(&config.type_rules())?
         .with_codec(config.codec, config.seed)?;
     let data = DataShape::of(&dataset);
     let has_codes = matches!(dataset.features, Some(Features::Compressed(_)));
@@ -201,7 +202,7 @@ fn with_types(dataset: Dataset, model: &ModelConfig) -> Result<Dataset, TrainErr
 fn data_for(checkpoint: &Checkpoint, dataset: Dataset) -> Result<Dataset, TrainError> {
     let config = &checkpoint.progress.config;
     let dataset = with_types(dataset, &config.model)?.with_features_from(config.features_from)?;
-    let dataset = dataset.with_codec(config.codec, config.seed)?;
+    let dataset = dataset.with_type_rules(&config.type_rules())?.with_codec(config.codec, config.seed)?;
     checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let dataset = with_labels_for(&checkpoint.progress.data, dataset);
     let found = DataShape::of(&dataset);

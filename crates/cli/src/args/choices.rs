@@ -86,8 +86,8 @@ value_enum! {
 }
 
 value_enum! {
-    /// Weights of R-GCN for the row of the node itself.
-    SelfWeightArg for SelfWeight { Shared, Type, None }
+    /// Weights of networks of relations for the row of the node itself.
+    SelfWeightArg for SelfWeight { Shared, Type, Relation, None }
 }
 
 value_enum! {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges};
+use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges, TypeRules};
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 use serde::{Deserialize, Serialize};
@@ -229,6 +229,7 @@ impl ReadArgs {
             features: read.features,
             codec: None,
             features_from: None,
+            type_rules: TypeRules::new(),
             labels: read.labels,
             train: read.train,
             val: read.val,

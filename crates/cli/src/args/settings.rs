@@ -2,7 +2,7 @@
 
 use clap::Args;
 use girih_compute::Dtype;
-use girih_datasets::FeaturesFrom;
+use girih_datasets::{FeaturesFrom, TypeRule};
 use girih_features::{CacheShares, HostReads, Hotness};
 use girih_graph_format::Degrees;
 use girih_trainer::{
@@ -46,15 +46,32 @@ pub struct Settings {
     /// for each node. random-walk: return probabilities of random walks. docs/configuration.md has the details.
     #[arg(long, value_name = "RULE", help_heading = "Features")]
     pub features_from: Option<FeaturesFrom>,
+    /// Features of a node type: TYPE=as-is, learned, learned:WIDTH, mean:EDGETYPE or constant
+    ///
+    /// May be given several times. learned: a row for each node. mean: the mean over the neighbors by an edge type, such
+    /// as author=mean:paper.written_by.author. constant: one column of ones. [default: as-is, or learned without features]
+    #[arg(long, value_name = "TYPE=RULE", value_parser = parse_node_features, help_heading = "Features")]
+    pub node_features: Vec<(String, TypeRule)>,
     #[command(flatten)]
     pub tiers: TierSettings,
+}
+
+/// Parses the name of a node type and a rule.
+fn parse_node_features(text: &str) -> Result<(String, TypeRule), String> {
+    let (name, rule) = text.split_once('=').ok_or_else(|| {
+        format!(
+            "`{text}` has no `=`: give a node type and a rule, as in author=learned:128; rules are {}",
+            TypeRule::VALUES
+        )
+    })?;
+    Ok((name.to_owned(), rule.parse()?))
 }
 
 /// Settings of the network.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelSettings {
-    /// Network; mlp ignores the edges, rgcn reads their types [default: gcn]
+    /// Network; mlp ignores the edges; rgcn, hsage, rgat and hgt read types [default: gcn]
     ///
     /// Defaults below apply to all networks, unless they name one.
     #[arg(long, value_parser = one_of::<ModelKind>(ModelKind::ALL.map(ModelKind::name)))]
@@ -79,13 +96,13 @@ pub struct ModelSettings {
     /// Compute the first aggregation only once, where --input-dropout is 0 [default: true]
     #[arg(long, value_name = "BOOL")]
     pub aggregate_once: Option<bool>,
-    /// Attention heads of hidden layers (gat, gatv2) [default: 8]
+    /// Attention heads of hidden layers (gat, gatv2, rgat, hgt) [default: 8; rgat, hgt 4]
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
     /// Attention heads of the last layer, averaged (gat, gatv2) [default: 1]
     #[arg(long, value_name = "N")]
     pub out_heads: Option<usize>,
-    /// Dropout rate of attention coefficients (gat, gatv2) [default: as --dropout]
+    /// Dropout rate of attention coefficients (gat, gatv2, rgat) [default: as --dropout]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub attention_dropout: Option<f64>,
     /// Hops of appnp's propagation [default: 10]; highest power of ngcn [default: 4]
@@ -114,10 +131,13 @@ pub struct ModelSettings {
     /// Aggregator over neighbors (sage) [default: mean]
     #[arg(long, value_enum)]
     pub aggregator: Option<AggregatorArg>,
-    /// Bases that the weights of rgcn's relations share; 0: a weight of its own for each [default: 0]
+    /// Bases that the weights of relations share (rgcn, hsage); 0: a weight for each [default: 0]
     #[arg(long, value_name = "N")]
     pub bases: Option<usize>,
-    /// Weights of rgcn for a node's own row: shared, by type of nodes, or none [default: shared]
+    /// Weights of rgcn, hsage and rgat for a node's own row
+    ///
+    /// shared: one for all. type: one for each type of nodes. relation: one for each relation; a node has the sum of those
+    /// that end in its type. [default: shared; hsage relation, rgat type]
     #[arg(long, value_enum)]
     pub self_weight: Option<SelfWeightArg>,
 }
@@ -251,6 +271,9 @@ impl Settings {
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
         set(&mut config.features_from, self.features_from.map(Some));
+        for (name, rule) in &self.node_features {
+            config.node.entry(name.clone()).or_default().features = rule.clone();
+        }
         self.tiers.override_in(&mut config.tiers);
     }
 }

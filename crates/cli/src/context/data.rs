@@ -24,6 +24,7 @@ pub fn load_options(data: &DataArgs, config: &TrainConfig) -> LoadOptions {
     LoadOptions {
         codec: config.codec,
         features_from: config.features_from,
+        type_rules: config.type_rules(),
         ..data.options(config.seed, config.runs as usize)
     }
 }

@@ -110,7 +110,8 @@ struct LayoutPlanner<'a> {
 impl<'a> LayoutPlanner<'a> {
     fn new(dataset: &Dataset, config: &'a TrainConfig) -> Result<Self, TrainError> {
         let sizes = DataSizes::of(dataset);
-        Ok(Self { config, sizes, graph: SymbolicGraph::of(&dataset.graph, config, &sizes)? })
+        let graph = SymbolicGraph::of(&dataset.graph, config, &sizes)?;
+        Ok(Self { config, sizes, graph })
     }
 
     /// Free bytes that the GPU of the most loaded rank needs.

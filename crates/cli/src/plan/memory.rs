@@ -14,7 +14,7 @@ use crate::error::CliError;
 pub const ON_ONE: &str = "take --device cpu, or a GPU with more memory";
 
 /// Training session on a CUDA device, as the planner needs it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Session {
     /// Sizes of the data.
     pub sizes: DataSizes,

@@ -1,7 +1,7 @@
 //! [`DenseOps`]: dense products, epilogues, and passes over dense matrices.
 
 use crate::checks::{self, Checked};
-use crate::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Epilogue, Memory, Shape, Transpose};
+use crate::{Activation, ActivationGrad, ComputeError, Dropout, Dtype, Epilogue, Function, Memory, Shape, Transpose};
 
 /// Operands that [`gemm_backward`](DenseOps::gemm_backward) needs for the backward pass of an [`Epilogue`].
 #[derive(Debug)]
@@ -166,6 +166,32 @@ pub trait DenseOps: Memory {
         ) -> Result<(), ComputeError> {
             let expected = Shape::new(1, self.shape(x).cols);
             checks::expect_given("activate", "bias", bias.map(|bias| self.shape(bias)), expected)
+        }
+
+        /// Element-wise function: `out = f(x)`, both `n × d`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn apply, run_apply(
+            &self,
+            function: Function,
+            x: &Self::Matrix,
+            out: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            checks::expect("apply", "out", self.shape(out), self.shape(x))
+        }
+
+        /// Backward pass of [`apply`](Self::apply), in place: `grad = f'(x) ⊙ grad`, both `n × d`.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn apply_backward, run_apply_backward(
+            &self,
+            function: Function,
+            x: &Self::Matrix,
+            grad: &mut Self::Matrix,
+        ) -> Result<(), ComputeError> {
+            checks::expect("apply", "grad", self.shape(grad), self.shape(x))
         }
 
         /// Scaled copy: `out = factor · x`, both `n × d`.

@@ -90,6 +90,23 @@ pub enum Activation {
     Elu,
 }
 
+/// Element-wise function whose derivative reads its operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Gaussian error linear unit (Hendrycks and Gimpel, 2016) in its sigmoid form: `x·σ(2u)` with
+    /// `u = √(2/π)·(x + 0.044715·x³)`, within 0.001 of `x·Φ(x)`.
+    Gelu,
+    /// Sigmoid `σ(x) = 1 / (1 + e⁻ˣ)`.
+    Sigmoid,
+}
+
+impl Function {
+    /// Factor `√(2/π)` of [`Function::Gelu`].
+    pub const GELU_SCALE: f32 = 0.797_884_6;
+    /// Factor of the cube in [`Function::Gelu`].
+    pub const GELU_CUBE: f32 = 0.044_715;
+}
+
 /// Epilogue of a product: `out = mask ⊙ activation(result + (accumulate ? out : 0) + bias)`.
 #[derive(Debug)]
 pub struct Epilogue<'a, M> {

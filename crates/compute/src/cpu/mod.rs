@@ -18,6 +18,7 @@ mod elementwise;
 mod entries;
 mod epilogue;
 mod exp;
+mod functions;
 mod gemm;
 mod heads;
 mod loss;

@@ -1,7 +1,9 @@
 //! Dense products, and passes over dense matrices on the reference backend.
 
 use super::{RefIds, RefMatrix, Reference, activated, apply_epilogue};
-use crate::{Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, Fits, Shape, Transpose};
+use crate::{
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, Fits, Function, Shape, Transpose,
+};
 
 impl DenseOps for Reference {
     fn run_gemm(
@@ -109,6 +111,22 @@ impl DenseOps for Reference {
         Ok(())
     }
 
+    fn run_apply(&self, _: Fits, function: Function, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        out.update(|r, c, _| applied(function, x.get(r, c)).0);
+        Ok(())
+    }
+
+    fn run_apply_backward(
+        &self,
+        _: Fits,
+        function: Function,
+        x: &RefMatrix,
+        grad: &mut RefMatrix,
+    ) -> Result<(), ComputeError> {
+        grad.update(|r, c, grad| applied(function, x.get(r, c)).1 * grad);
+        Ok(())
+    }
+
     fn run_scale(&self, _: Fits, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| f64::from(factor) * x.get(r, c));
         Ok(())
@@ -139,5 +157,19 @@ fn derivative(slope: ActivationGrad, y: f64) -> f64 {
         Activation::Relu => 0.0,
         Activation::Elu if y > 0.0 => 1.0,
         Activation::Elu => y + 1.0,
+    }
+}
+
+/// Value and derivative of a function.
+fn applied(function: Function, x: f64) -> (f64, f64) {
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    match function {
+        Function::Sigmoid => (sigmoid(x), sigmoid(x) * (1.0 - sigmoid(x))),
+        Function::Gelu => {
+            let [scale, cube] = [Function::GELU_SCALE, Function::GELU_CUBE].map(f64::from);
+            let share = sigmoid(2.0 * scale * (x + cube * x.powi(3)));
+            let slope = 2.0 * scale * (1.0 + 3.0 * cube * x * x);
+            (x * share, share + x * share * (1.0 - share) * slope)
+        }
     }
 }

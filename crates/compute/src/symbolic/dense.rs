@@ -2,7 +2,8 @@
 
 use super::{Symbolic, SymbolicIds, SymbolicMatrix, cuda};
 use crate::{
-    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Fits, Shape, Transpose,
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Dtype, Epilogue, EpilogueGrad, Fits, Function, Shape,
+    Transpose,
 };
 
 impl DenseOps for Symbolic {
@@ -166,6 +167,28 @@ impl DenseOps for Symbolic {
         x: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[x, x]);
+        Ok(())
+    }
+
+    fn run_apply(
+        &self,
+        _: Fits,
+        _function: Function,
+        x: &SymbolicMatrix,
+        out: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
+    fn run_apply_backward(
+        &self,
+        _: Fits,
+        _function: Function,
+        x: &SymbolicMatrix,
+        grad: &mut SymbolicMatrix,
+    ) -> Result<(), ComputeError> {
+        self.pass(&[x, grad, grad]);
         Ok(())
     }
 

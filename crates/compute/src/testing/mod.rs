@@ -6,9 +6,10 @@
 //! - [`cpus`]: the CPU with each of its instruction sets.
 //!
 //! A [`Law`] tests an operation: it draws cases, and runs them on any backend. Cases shrink, and are the same in
-//! every run. A new operation needs a new law in `passes`, `products`, `heads`, `relations`, `segments` or `ranking`, and a line
+//! every run. A new operation needs a new law in `passes`, `functions`, `products`, `heads`, `relations`, `segments` or `ranking`, and a line
 //! in [`visit_laws`].
 
+mod functions;
 mod heads;
 mod inputs;
 mod law;
@@ -62,6 +63,7 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::NormalizeColumns>();
     visitor.visit::<passes::CopyBlock>();
     visitor.visit::<passes::Activate>();
+    visitor.visit::<functions::Apply>();
     visitor.visit::<heads::Entries>();
     visitor.visit::<heads::HeadDots>();
     visitor.visit::<heads::AttentionLaw>();

@@ -40,7 +40,10 @@ fn the_graph_of_typed_data_is_the_union_of_its_relations() {
     people.validate().unwrap();
     assert_eq!((people.n_nodes(), people.n_edges(), people.typed.as_ref().unwrap().graph.n_edges()), (4, 3, 4));
     let outline = people.outline();
-    assert_eq!((outline.is_typed, outline.relations.node_types.len(), outline.relations.relations.len()), (true, 1, 2));
+    assert_eq!(
+        (outline.schema.is_some(), outline.relations.node_types.len(), outline.relations.relations.len()),
+        (true, 1, 2)
+    );
     let names = people.names.as_ref().unwrap();
     assert_eq!(names.nodes.iter().collect::<Vec<_>>(), ["ann", "bob", "", "dörte"]);
     let types = schema(&[2, 3], &[("writes", 1, 0)]);

@@ -26,6 +26,14 @@ constants! {
     RELU: u32 = 1;
     /// Number of the exponential linear unit.
     ELU: u32 = 2;
+    /// Number of the Gaussian error linear unit among element-wise functions.
+    GELU: u32 = 0;
+    /// Number of the sigmoid among element-wise functions.
+    SIGMOID: u32 = 1;
+    /// Factor of the Gaussian error linear unit, `Function::GELU_SCALE`.
+    GELU_SCALE: f32 = 0.797_884_6;
+    /// Factor of its cube, `Function::GELU_CUBE`.
+    GELU_CUBE: f32 = 0.044_715;
     /// Rows that a thread reads before it writes the first, in passes over columns.
     ROWS_OF_THREAD: usize = 4;
     /// Side of the block that finishes sums of columns: so many columns by so many partial sums.

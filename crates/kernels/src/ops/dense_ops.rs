@@ -2,18 +2,21 @@
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{
-    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Fits, Shape, Transpose,
+    Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, EpilogueGrad, Fits, Function, Shape,
+    Transpose,
 };
 
 use super::gemm::{Dense, has_long_rows};
 use super::passes::{Strided, columns_of, fours_for, number};
-use crate::abi::{GatherIndex, RowSource, UNITS_OF_THREAD};
+use crate::abi::{GELU, GELU_CUBE, GELU_SCALE, GatherIndex, RowSource, SIGMOID, UNITS_OF_THREAD};
 use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::features::RowLaunch;
 use crate::matrix::{CudaIds, CudaMatrix, Groups};
+
+const _: () = assert!(GELU_SCALE == Function::GELU_SCALE && GELU_CUBE == Function::GELU_CUBE);
 
 impl DenseOps for Cuda {
     fn run_gemm(
@@ -266,6 +269,20 @@ impl DenseOps for Cuda {
         unsafe { launch.launch(columns_of(x.shape)) }.map(drop).map_err(Self::failed("activate"))
     }
 
+    fn run_apply(&self, _: Fits, function: Function, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
+        self.apply_kernel("apply", function, x, out)
+    }
+
+    fn run_apply_backward(
+        &self,
+        _: Fits,
+        function: Function,
+        x: &CudaMatrix,
+        grad: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        self.apply_kernel("apply_backward", function, x, grad)
+    }
+
     fn run_scale(&self, _: Fits, factor: f32, x: &CudaMatrix, out: &mut CudaMatrix) -> Result<(), ComputeError> {
         self.pass("scale", "scale", x, Some(factor), out)
     }
@@ -293,6 +310,29 @@ impl DenseOps for Cuda {
 }
 
 impl Cuda {
+    /// Launches a kernel of an element-wise function, named as its operation.
+    fn apply_kernel(
+        &self,
+        operation: &'static str,
+        function: Function,
+        x: &CudaMatrix,
+        out: &mut CudaMatrix,
+    ) -> Result<(), ComputeError> {
+        if x.shape.is_empty() {
+            return Ok(());
+        }
+        let function = match function {
+            Function::Gelu => GELU,
+            Function::Sigmoid => SIGMOID,
+        };
+        let kernel = self.kernel(operation, Source::PASSES, operation, &[("X", x.dtype), ("Y", out.dtype)])?;
+        let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);
+        let mut launch = self.device.stream.launch_builder(&kernel);
+        launch.arg(&x.data).arg(&mut out.data).arg(&rows).arg(&cols).arg(&function);
+        // SAFETY: both matrices are rows × cols, of the types that the kernel was compiled for.
+        unsafe { launch.launch(columns_of(x.shape)) }.map(drop).map_err(Self::failed(operation))
+    }
+
     /// Positions grouped by equal ids, computed on first use.
     fn groups<'a>(&self, operation: &'static str, ids: &'a CudaIds) -> Result<&'a Groups, ComputeError> {
         let known = &ids.derived.groups;

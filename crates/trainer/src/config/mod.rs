@@ -15,9 +15,11 @@ mod rules;
 pub(crate) mod supported;
 mod validation;
 
+use std::collections::BTreeMap;
+
 use girih_compress::{CodecSpec, CompressError};
 use girih_compute::Dtype;
-use girih_datasets::FeaturesFrom;
+use girih_datasets::{FeaturesFrom, TypeRule, TypeRules};
 use girih_graph_format::Notes;
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +77,23 @@ pub struct TrainConfig {
     /// Rule that generates features for data without any; `None` for features of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features_from: Option<FeaturesFrom>,
+    /// Settings of node types, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node: BTreeMap<String, NodeTypeConfig>,
     /// Placement of graph and features on devices, for sampling and reading mini-batches.
     #[serde(default, skip_serializing_if = "CacheConfig::is_default")]
     pub tiers: CacheConfig,
     /// Validation score that chooses the epoch of a node classifier. Recommenders use recall, link predictors
     /// ROC-AUC.
     pub metric: Metric,
+}
+
+/// Settings of a node type.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeTypeConfig {
+    /// Rule for its features.
+    pub features: TypeRule,
 }
 
 /// Serialised form of a codec: as users write it, or `none`.
@@ -173,6 +186,7 @@ impl Default for TrainConfig {
             precision: Dtype::F32,
             codec: None,
             features_from: None,
+            node: BTreeMap::new(),
             tiers: CacheConfig::default(),
             metric: Metric::Accuracy,
         }
@@ -208,6 +222,12 @@ impl TrainConfig {
             notes.leave_out("edge weights", why);
         }
         notes
+    }
+
+    /// Rules for the features of node types.
+    #[must_use]
+    pub fn type_rules(&self) -> TypeRules {
+        self.node.iter().map(|(name, of)| (name.clone(), of.features.clone())).collect()
     }
 
     /// Whether features are parameters of the model.

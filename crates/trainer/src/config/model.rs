@@ -33,7 +33,7 @@ impl Aggregator {
     }
 }
 
-/// Weights of R-GCN for the row of the node itself.
+/// Weights of networks of relations for the row of the node itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SelfWeight {
@@ -42,6 +42,8 @@ pub enum SelfWeight {
     Shared,
     /// One weight for each type of nodes.
     Type,
+    /// One weight for each relation; a node has the sum of those of the relations that end in its type.
+    Relation,
     /// None: only neighbors count.
     None,
 }
@@ -53,6 +55,7 @@ impl SelfWeight {
         match self {
             Self::Shared => "shared",
             Self::Type => "type",
+            Self::Relation => "relation",
             Self::None => "none",
         }
     }

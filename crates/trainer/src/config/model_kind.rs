@@ -35,6 +35,12 @@ pub enum ModelKind {
     Mlp,
     /// R-GCN, for types of edges (Schlichtkrull et al., ESWC 2018).
     Rgcn,
+    /// `GraphSAGE` over the relations of typed graphs (Hamilton et al., NeurIPS 2017).
+    Hsage,
+    /// Graph attention within each relation, as in the R-GAT of MLPerf.
+    Rgat,
+    /// Heterogeneous graph transformer (Hu et al., WWW 2020).
+    Hgt,
     /// LightGCN, a recommender (He et al., SIGIR 2020).
     LightGcn,
 }
@@ -136,11 +142,19 @@ static MLP: ModelProperties = ModelProperties {
 };
 static RGCN: ModelProperties = ModelProperties {
     name: "rgcn",
-    settings: &["aggregate_once", "bases", "self_weight"],
+    settings: &["bases", "self_weight"],
     weights: EdgeWeights::Unread("weighs the neighbors of a type of edges alike"),
     batches: ModelBatches::Full,
     exports: None,
 };
+static HSAGE: ModelProperties = ModelProperties { name: "hsage", ..RGCN };
+static RGAT: ModelProperties = ModelProperties {
+    name: "rgat",
+    settings: &["heads", "attention_dropout", "slope", "self_weight"],
+    weights: LEARNS_WEIGHTS,
+    ..RGCN
+};
+static HGT: ModelProperties = ModelProperties { name: "hgt", settings: &["heads"], ..RGAT };
 static LIGHT_GCN: ModelProperties = ModelProperties {
     name: "lightgcn",
     settings: &[],
@@ -151,7 +165,7 @@ static LIGHT_GCN: ModelProperties = ModelProperties {
 
 impl ModelKind {
     /// All networks.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Gcn,
         Self::Sgc,
         Self::Sage,
@@ -162,6 +176,9 @@ impl ModelKind {
         Self::Appnp,
         Self::Mlp,
         Self::Rgcn,
+        Self::Hsage,
+        Self::Rgat,
+        Self::Hgt,
         Self::LightGcn,
     ];
 
@@ -179,6 +196,9 @@ impl ModelKind {
             Self::Appnp => &APPNP,
             Self::Mlp => &MLP,
             Self::Rgcn => &RGCN,
+            Self::Hsage => &HSAGE,
+            Self::Rgat => &RGAT,
+            Self::Hgt => &HGT,
             Self::LightGcn => &LIGHT_GCN,
         }
     }
@@ -209,7 +229,7 @@ impl ModelKind {
     /// Whether the network reads types of edges, and learns rows for nodes where data has no features.
     #[must_use]
     pub fn reads_relations(self) -> bool {
-        self == Self::Rgcn
+        matches!(self, Self::Rgcn | Self::Hsage | Self::Rgat | Self::Hgt)
     }
 
     /// Whether the network reads a setting that only some networks read.

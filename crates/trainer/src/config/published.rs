@@ -1,6 +1,6 @@
 //! Settings of a [`TrainConfig`] that publications give for models, tasks and graphs.
 
-use super::{Decay, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, TaskKind, TrainConfig};
+use super::{Decay, Metric, ModelConfig, ModelKind, NormKind, OptimizerConfig, SelfWeight, TaskKind, TrainConfig};
 
 impl TrainConfig {
     /// Published settings of a model, which files and flags may override. GCN's settings are the general ones.
@@ -28,6 +28,20 @@ impl TrainConfig {
                 epochs: 50,
                 ..general
             },
+            // As the examples of heterogeneous graphs in other libraries have them: layers of 64.
+            ModelKind::Hsage => Self {
+                model: ModelConfig { hidden: 64, self_weight: SelfWeight::Relation, ..general.model },
+                optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
+                ..general
+            },
+            ModelKind::Rgat | ModelKind::Hgt => {
+                let self_weight = if kind == ModelKind::Rgat { SelfWeight::Type } else { general.model.self_weight };
+                Self {
+                    model: ModelConfig { hidden: 16, heads: 4, self_weight, ..general.model },
+                    optimizer: OptimizerConfig { lr: 0.005, decay: Decay::All, ..general.optimizer },
+                    ..general
+                }
+            }
             // He et al., SIGIR 2020, section 4.1.2, and the authors' code.
             ModelKind::LightGcn => Self {
                 model: ModelConfig { layers: 3, hidden: 64, dropout: 0.0, ..general.model },

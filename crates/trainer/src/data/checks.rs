@@ -28,8 +28,9 @@ impl Trainable {
         input_spec: &InputSpec,
     ) -> Result<Self, TrainError> {
         let outline = dataset.outline();
-        check_trainable(&outline, config, input_spec.relations)?;
-        let has_features = !input_spec.relations || outline.n_features > 0;
+        let reads_relations = input_spec.relations.is_some();
+        check_trainable(&outline, config, reads_relations)?;
+        let has_features = !reads_relations || outline.n_features > 0;
         let features =
             if has_features { NodeFeatures::take(&mut dataset, None, config.seed)? } else { NodeFeatures::None };
         let labels = dataset.labels.take().expect("checked");
@@ -81,14 +82,14 @@ fn missing(outline: &Outline, what: &str, remedy: &str) -> TrainError {
 
 /// Refuses data with types for a model or task, named in messages, that does not read them.
 pub(crate) fn check_untyped(outline: &Outline, reader: &str) -> Result<(), TrainError> {
-    if !outline.is_typed {
+    if outline.schema.is_none() {
         return Ok(());
     }
     let typed = ModelKind::ALL.into_iter().filter(|kind| kind.reads_relations()).map(ModelKind::name);
     Err(TrainError::invalid(format!(
         "{} has {} types of edges, which {reader} does not read; give --model {}, and --task nodes",
         outline.name,
-        outline.relations.n_edge_types,
+        outline.relations.relations.len(),
         joined(typed, "or")
     )))
 }

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, Dtype, Epilogue, Memory, SparseOperand, Transpose};
-use girih_datasets::Features;
-use girih_graph_format::{Csr, Matrix, Norm, TypedGraph};
+use girih_datasets::{Features, TypeFeatures, TypedData};
+use girih_graph_format::{Csr, Matrix, Norm};
 
 use super::features::NodeFeatures;
 use super::partitioned_adjacency::PartitionedAdjacency;
@@ -108,13 +108,27 @@ impl<B: Backend> Inputs<B> {
         Ok(Self { features, ..Self::of_graph(backend, graph, input_spec)? })
     }
 
-    /// These inputs with the relations of a typed graph; if there are no features, with pairs for learned rows.
+    /// These inputs with the relations that a model reads, and the features of node types, if there are several.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub fn with_relations(self, backend: &B, typed: &TypedGraph) -> Result<Self, ComputeError> {
-        let has_features = self.features.is_some();
-        Ok(Self { relations: Some(RelationInput::upload(backend, typed, has_features)?), ..self })
+    pub fn with_relations(
+        self,
+        backend: &B,
+        typed: &TypedData,
+        input_spec: &InputSpec,
+        precision: Dtype,
+    ) -> Result<Self, ComputeError> {
+        let Some(spec) = &input_spec.relations else { return Ok(self) };
+        let of_type = |&node_type: &usize| match typed.features.get(node_type)? {
+            TypeFeatures::Given(features) => {
+                Some(upload_features(backend, features.clone(), input_spec, precision).map(Some))
+            }
+            TypeFeatures::None | TypeFeatures::Learned(_) => Some(Ok(None)),
+        };
+        let features = spec.layers[0].sources.iter().map_while(of_type).collect::<Result<_, _>>()?;
+        let relations = RelationInput::upload(backend, &typed.graph, spec, features)?;
+        Ok(Self { relations: Some(relations), ..self })
     }
 
     /// As [`of_graph`](Self::of_graph), but on one of several ranks, with its blocks of the adjacency.

@@ -101,11 +101,11 @@ impl PartitionedData {
         let model = ModelSource::new(builder, config, &self.outline)?;
         if let Some(interactions) = self.interactions() {
             let inputs = self.graph(ranks)?;
-            let start = |run| recommend::start_run(backend, &inputs, interactions, model, run);
+            let start = |run| recommend::start_run(backend, &inputs, interactions, &model, run);
             return train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)));
         }
         let own = self.own_rows(backend, ranks, config)?;
-        train_runs(config, &shape, options, observe, |run| Ok(Box::new(own.start_run(backend, model, run)?)))
+        train_runs(config, &shape, options, observe, |run| Ok(Box::new(own.start_run(backend, &model, run)?)))
     }
 
     /// Applies the best parameters of a checkpoint to the rank's own rows. On the first rank, `take` gets the logits
@@ -122,7 +122,7 @@ impl PartitionedData {
         // Checks the rows that were read against the checksums of their folder.
         self.shape(ranks)?;
         let own = self.own_rows(backend, ranks, config)?;
-        let mut trained = own.start_run(backend, ModelSource::new(builder, config, &self.outline)?, *run)?;
+        let mut trained = own.start_run(backend, &ModelSource::new(builder, config, &self.outline)?, *run)?;
         let (scores, report) = apply_best(&mut trained, checkpoint)?;
         if let Some(take) = take {
             let logits = trained.logits()?;
@@ -144,7 +144,7 @@ impl PartitionedData {
         let interactions = self.interactions().expect("checked");
         let inputs = self.graph(ranks)?;
         let model = ModelSource::new(&config.model, config, &self.outline)?;
-        Recommendations::of(recommend::start_run(backend, &inputs, interactions, model, *run)?, checkpoint)
+        Recommendations::of(recommend::start_run(backend, &inputs, interactions, &model, *run)?, checkpoint)
     }
 
     /// Inputs of this rank for a model without features.
@@ -195,7 +195,7 @@ impl PartitionedData {
         let transports = self.transport.as_ref().map_or(&GpuTransport::ALL[..], std::slice::from_ref);
         let patches = held.patches(backend, transports, config.seed)?;
         let model = ModelSource::new(builder, config, &self.outline)?;
-        let start = |run| held.run(backend, &patches, model, run);
+        let start = |run| held.run(backend, &patches, &model, run);
         let outcome = train_runs(config, &shape, options, observe, |run| Ok(Box::new(start(run)?)))?;
         Ok(Outcome { tiers: held.tiers().to_vec(), ..outcome })
     }
@@ -255,7 +255,7 @@ impl<B: Backend> OwnRows<B> {
     fn start_run<'a>(
         &'a self,
         backend: &'a B,
-        model: ModelSource<'a, B>,
+        model: &ModelSource<'a, B>,
         run: u64,
     ) -> Result<FullBatch<'a, B>, TrainError> {
         let nodes = LabelledNodes { labels: &self.labels, targets: &self.targets, splits: &self.splits };

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use girih_compress::CodecSpec;
-use girih_datasets::{Dataset, Outline};
-use girih_graph_format::{FormatError, Matrix, file};
+use girih_datasets::{Dataset, Outline, TypeWidth};
+use girih_graph_format::{FormatError, Matrix, NodeType, Schema, file};
 use girih_partition::counted;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde::{Deserialize, Serialize};
@@ -96,7 +96,9 @@ impl Progress {
     /// # Errors
     /// When these numbers differ.
     pub(crate) fn check_known_nodes(&self, other: &Outline) -> Result<(), String> {
-        let learns_rows = self.config.model.kind.reads_relations() && self.data.n_features == 0;
+        self.check_types(other)?;
+        let has_features = self.data.n_features > 0 || self.data.node_types.iter().any(|of| of.n_features.is_some());
+        let learns_rows = self.config.model.kind.reads_relations() && !has_features;
         if learns_rows && (self.data.n_nodes, self.data.n_edges) != (other.n_nodes, other.n_edges) {
             let other = DataShape::of_outline(other, Vec::new());
             let what =
@@ -113,6 +115,32 @@ impl Progress {
              others: it cannot be applied to {other}; train with --features-from degree or random-walk:16, which any graph has",
             self.data
         ))
+    }
+}
+
+impl Progress {
+    /// Whether `other` data has the types of the training data: equal names and features, and as many nodes where rows
+    /// are learned.
+    fn check_types(&self, other: &Outline) -> Result<(), String> {
+        let found = DataShape::of_outline(other, Vec::new());
+        let other_type = |(of, found): (&NodeTypeShape, &NodeTypeShape)| {
+            let n_nodes = if of.n_features.is_some() { of.n_nodes } else { found.n_nodes };
+            (NodeTypeShape { n_nodes, ..found.clone() } != *of).then(|| (of.clone(), found.clone()))
+        };
+        let told = |of: &NodeTypeShape| match of.n_features {
+            Some(n) => format!("{} ({}, {})", of.name, counted(of.n_nodes, "node"), counted(n, "feature")),
+            None => format!("{} ({}, learned rows)", of.name, counted(of.n_nodes, "node")),
+        };
+        let what = if self.data.node_types.len() != found.node_types.len() || self.data.edge_types != found.edge_types {
+            let names = |shape: &DataShape| shape.edge_types.join(", ");
+            format!("their types of edges differ: {}, and {}", names(&self.data), names(&found))
+        } else {
+            match self.data.node_types.iter().zip(&found.node_types).find_map(other_type) {
+                None => return Ok(()),
+                Some((of, found)) => format!("it has {} where the model has {}", told(&found), told(&of)),
+            }
+        };
+        Err(format!("the model was trained on {} and cannot be applied to {found}: {what}", self.data))
     }
 }
 
@@ -141,8 +169,37 @@ pub struct DataShape {
     /// Number of users among the nodes, for recommendation data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n_users: Option<usize>,
+    /// Types of nodes, if there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_types: Vec<NodeTypeShape>,
+    /// Full names of the types of edges, if there are several types of nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edge_types: Vec<String>,
     /// Hash of the contents with each split, in node order ([`Dataset::fingerprints`]).
     pub fingerprints: Vec<u32>,
+}
+
+/// Identity of a type of nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTypeShape {
+    /// Name of the type.
+    pub name: String,
+    /// Number of nodes.
+    pub n_nodes: usize,
+    /// Width of the features; `None` for learned rows.
+    pub n_features: Option<usize>,
+}
+
+impl NodeTypeShape {
+    /// Types of data with several types of nodes.
+    fn all(outline: &Outline) -> Vec<Self> {
+        let types = outline.schema.iter().flat_map(|schema| schema.node_types());
+        let shape = |(of, width): (&NodeType, &TypeWidth)| {
+            let n_features = if let TypeWidth::Given(width) = width { Some(*width) } else { None };
+            Self { name: of.name.clone(), n_nodes: of.n_nodes, n_features }
+        };
+        types.zip(&outline.type_widths).map(shape).collect()
+    }
 }
 
 impl DataShape {
@@ -156,8 +213,22 @@ impl DataShape {
     #[must_use]
     pub fn of_outline(outline: &Outline, fingerprints: Vec<u32>) -> Self {
         let &Outline { n_nodes, n_edges, n_features, n_classes, multi_label, n_users, .. } = outline;
-        let name = outline.name.clone();
-        Self { name, n_nodes, n_edges, n_features, n_classes, multi_label, n_users, fingerprints }
+        let (name, node_types) = (outline.name.clone(), NodeTypeShape::all(outline));
+        let schema = outline.schema.as_ref().filter(|_| !node_types.is_empty());
+        let names = |schema: &Schema| (0..schema.edge_types().len()).map(|number| schema.edge_name(number)).collect();
+        let edge_types = schema.map_or_else(Vec::new, names);
+        Self {
+            name,
+            n_nodes,
+            n_edges,
+            n_features,
+            n_classes,
+            multi_label,
+            n_users,
+            node_types,
+            edge_types,
+            fingerprints,
+        }
     }
 
     /// Whether a run that trained on this data can continue on `other`: equal contents in the same node order,
@@ -233,7 +304,7 @@ impl DataShape {
 
 impl fmt::Display for DataShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, n_nodes, n_edges, n_features, n_classes, multi_label: _, n_users, fingerprints: _ } = self;
+        let Self { name, n_nodes, n_edges, n_features, n_classes, n_users, .. } = self;
         let (nodes, edges) = (counted(*n_nodes, "node"), counted(*n_edges, "edge"));
         if let Some(n_users) = *n_users {
             let (users, items) = (counted(n_users, "user"), counted(n_nodes - n_users, "item"));

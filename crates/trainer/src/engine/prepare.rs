@@ -28,11 +28,9 @@ pub(crate) struct ModelSource<'m, B: Backend> {
 
 impl<B: Backend> Clone for ModelSource<'_, B> {
     fn clone(&self) -> Self {
-        *self
+        Self { builder: self.builder, config: self.config, dims: self.dims.clone() }
     }
 }
-
-impl<B: Backend> Copy for ModelSource<'_, B> {}
 
 impl<'m, B: Backend> ModelSource<'m, B> {
     /// Source of models for data. A link predictor's models end in embeddings.
@@ -90,7 +88,7 @@ impl<'m, B: Backend> ModelSource<'m, B> {
             let features = init.embedding(0, "features", Shape::new(self.dims.n_nodes, width), deviation)?;
             debug_assert_eq!(features, ParamId::FEATURES);
         }
-        self.builder.build(self.dims, init)
+        self.builder.build(self.dims.clone(), init)
     }
 
     /// Inputs that the models read.

@@ -39,7 +39,7 @@ impl LinkSizes {
     /// Sizes of the message graph, for a model with embeddings instead of classes.
     pub(crate) fn messages(&self, data: &DataSizes) -> DataSizes {
         let n_edges = (data.n_edges as u128 * self.train as u128 / self.n_all.max(1) as u128) as usize;
-        DataSizes { n_edges, n_classes: self.width, n_train: self.train, ..*data }
+        DataSizes { n_edges, n_classes: self.width, n_train: self.train, ..data.clone() }
     }
 
     /// Host memory of link prediction: the whole graph, to draw non-links, and the training links.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use girih_compress::CodecSpec;
 use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
-use girih_datasets::{Dataset, Features, Interactions};
+use girih_datasets::{Dataset, Features, Interactions, TypeFeatures, TypeWidth};
 use girih_features::HostRows;
 use girih_graph_format::{Csr, RelationSizes};
 
@@ -21,7 +21,7 @@ use crate::tape::{EncodedInput, Graph, ParamId, ParamInit};
 use crate::tasks::links::{n_scored_pairs, training_links};
 
 /// Sizes of a data set, the only input of a plan besides the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSizes {
     /// Number of nodes.
     pub n_nodes: usize,
@@ -50,8 +50,12 @@ pub struct DataSizes {
     pub n_train: usize,
     /// Number of nodes in all three parts of the split.
     pub n_scored: usize,
-    /// Numbers of types, and of pairs of nodes and types; upper bounds without types.
+    /// Sizes of all types; upper bounds without types.
     pub relations: RelationSizes,
+    /// Sizes of the features of each node type, if there are several.
+    pub type_features: Vec<TypeFeatureSizes>,
+    /// Number of the node type that has labels; 0 without types.
+    pub target: usize,
     /// Numbers of training links, and of validation and test pairs, of a split of edges that the data has.
     pub edge_split: Option<[usize; 3]>,
     /// Numbers of users, items and interactions, for recommendation data.
@@ -91,11 +95,35 @@ fn edges_of_largest(graph: &Csr, n: usize) -> usize {
     largest.into_iter().map(|Reverse(edges)| edges as usize).sum()
 }
 
+/// Sizes of the features of a node type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeFeatureSizes {
+    /// Width of the features.
+    pub width: TypeWidth,
+    /// Number of stored values of sparse features; `None` for others.
+    pub nnz: Option<usize>,
+    /// Bytes of a row of compressed features; `None` for others.
+    pub code_bytes: Option<usize>,
+}
+
+impl TypeFeatureSizes {
+    /// Sizes of loaded features.
+    #[must_use]
+    pub fn of(features: &TypeFeatures) -> Self {
+        let (nnz, code_bytes) = match features {
+            TypeFeatures::Given(Features::Sparse(csr)) => (Some(csr.nnz()), None),
+            TypeFeatures::Given(Features::Compressed(rows)) => (None, Some(rows.codec().row_bytes())),
+            TypeFeatures::Given(Features::Dense(_)) | TypeFeatures::None | TypeFeatures::Learned(_) => (None, None),
+        };
+        Self { width: features.width(), nnz, code_bytes }
+    }
+}
+
 impl DataSizes {
     /// Sizes of an undirected graph that is not loaded: without weights, with dense features and one label a node, and
     /// with all nodes in the training part.
     #[must_use]
-    pub const fn undirected(n_nodes: usize, n_edges: usize, n_features: usize, n_classes: usize) -> Self {
+    pub fn undirected(n_nodes: usize, n_edges: usize, n_features: usize, n_classes: usize) -> Self {
         Self {
             n_nodes,
             n_edges,
@@ -111,6 +139,8 @@ impl DataSizes {
             n_train: n_nodes,
             n_scored: n_nodes,
             relations: RelationSizes::of_plain(n_nodes, n_edges),
+            type_features: Vec::new(),
+            target: 0,
             edge_split: None,
             interactions: None,
         }
@@ -144,6 +174,8 @@ impl DataSizes {
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
             n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
             relations: dataset.outline().relations,
+            type_features: dataset.typed.iter().flat_map(|typed| &typed.features).map(TypeFeatureSizes::of).collect(),
+            target: dataset.typed.as_ref().map_or(0, |typed| typed.target),
             edge_split: dataset
                 .edge_split
                 .as_ref()
@@ -158,8 +190,8 @@ impl DataSizes {
         let codes = self.encoded_bytes(config);
         let has_code_book = self.has_code_book || config.codec.is_some_and(CodecSpec::has_book);
         match codes.or_else(|| config.tiers.features.map(|_| self.row_bytes(symbolic, config))) {
-            None => *self,
-            code_bytes => Self { code_bytes, has_code_book, feature_nnz: None, ..*self },
+            None => self.clone(),
+            code_bytes => Self { code_bytes, has_code_book, feature_nnz: None, ..self.clone() },
         }
     }
 
@@ -189,8 +221,15 @@ impl DataSizes {
     /// # Errors
     /// When the model of the configuration is from outside.
     pub(super) fn model_source<'c>(&self, config: &'c TrainConfig) -> Result<ModelSource<'c, Symbolic>, TrainError> {
-        let Self { n_nodes, n_features, n_classes, relations, .. } = *self;
-        let dims = Dims { n_nodes, n_features, n_classes, relations };
+        let Self { n_nodes, n_features, n_classes, .. } = *self;
+        let dims = Dims {
+            n_nodes,
+            n_features,
+            n_classes,
+            relations: self.relations.clone(),
+            type_widths: self.type_features.iter().map(|features| features.width).collect(),
+            target: (self.relations.node_types.len() > 1).then_some(self.target),
+        };
         ModelSource::with_dims(&config.model, config, dims)
     }
 
@@ -203,7 +242,7 @@ impl DataSizes {
             n_edges_at_once: self.n_edges_at_once.min(share(self.n_edges)),
             feature_nnz: self.feature_nnz.map(share),
             n_train: share(self.n_train),
-            ..*self
+            ..self.clone()
         }
     }
 
@@ -213,9 +252,22 @@ impl DataSizes {
         Graph::Whole(symbolic.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
     }
 
-    /// Symbolic relations of a typed graph.
-    pub(super) fn relations(&self, symbolic: &Symbolic) -> Result<RelationInput<Symbolic>, TrainError> {
-        Ok(RelationInput::symbolic(symbolic, self.n_nodes, self.relations, self.n_features > 0)?)
+    /// Symbolic relations of a typed graph, if the model reads them.
+    pub(super) fn relations(
+        &self,
+        device: (&Symbolic, bool),
+        input_spec: &InputSpec,
+        precision: Dtype,
+    ) -> Result<Option<RelationInput<Symbolic>>, TrainError> {
+        let Some(spec) = &input_spec.relations else { return Ok(None) };
+        let of_type = |&node_type: &usize| {
+            let (n_nodes, sizes) = (self.relations.node_types[node_type], self.type_features.get(node_type)?);
+            let TypeWidth::Given(width) = sizes.width else { return Some(None) };
+            let (shape, stored) = (Shape::new(n_nodes, width), (sizes.nnz, sizes.code_bytes));
+            Some(Some(symbolic_features(device, shape, stored, input_spec, precision)))
+        };
+        let features = spec.layers[0].sources.iter().map_while(of_type).collect();
+        Ok(Some(RelationInput::symbolic(device.0, &self.relations, spec, features)?))
     }
 
     /// Symbolic graph and features, as a model reads them.
@@ -227,7 +279,7 @@ impl DataSizes {
         config: &TrainConfig,
     ) -> Result<Inputs<Symbolic>, TrainError> {
         let precision = config.precision;
-        let learns_rows = input_spec.relations && self.n_features == 0;
+        let learns_rows = input_spec.relations.is_some() && self.n_features == 0;
         if self.interactions.is_some() || config.learns_features() || learns_rows {
             return Ok(Inputs {
                 graphs: graph.into(),
@@ -239,24 +291,33 @@ impl DataSizes {
             });
         }
         let shape = Shape::new(self.n_nodes, self.n_features);
-        let keeps_sparse = |nnz: &usize| {
-            input_spec.propagation != Propagation::Always && data::stay_sparse(self.n_nodes, self.n_features, *nnz)
-        };
-        let stored_sparse = self.feature_nnz.filter(keeps_sparse);
-        let stays_encoded = self.code_bytes.filter(|_| input_spec.propagation != Propagation::Always);
-        let features = match (stays_encoded, stored_sparse) {
-            (Some(row_bytes), _) => {
-                let codes = SymbolicRows::new(symbolic, shape, row_bytes, is_main_memory);
-                FeatureInput::Encoded(EncodedInput::new(Arc::new(codes), precision))
-            }
-            (None, None) => FeatureInput::dense(symbolic.uploaded(shape, precision)),
-            (None, Some(nnz)) => FeatureInput::Sparse {
-                matrix: symbolic.sparse(shape, nnz, false, false),
-                values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
-                first_value: 0,
-            },
-        };
+        let stored = (self.feature_nnz, self.code_bytes);
+        let features = symbolic_features((symbolic, is_main_memory), shape, stored, input_spec, precision);
         Ok(Inputs::assemble(symbolic, graph, features, self.n_nodes, input_spec, precision)?)
+    }
+}
+
+/// Symbolic features of a shape. They are stored as so many values, or in so many bytes of codes a row, or densely.
+fn symbolic_features(
+    (symbolic, is_main_memory): (&Symbolic, bool),
+    shape: Shape,
+    (nnz, code_bytes): (Option<usize>, Option<usize>),
+    input_spec: &InputSpec,
+    precision: Dtype,
+) -> FeatureInput<Symbolic> {
+    let may_stay = input_spec.propagation != Propagation::Always;
+    let keeps_sparse = |nnz: &usize| may_stay && data::stay_sparse(shape.rows, shape.cols, *nnz);
+    match (code_bytes.filter(|_| may_stay), nnz.filter(keeps_sparse)) {
+        (Some(row_bytes), _) => {
+            let codes = SymbolicRows::new(symbolic, shape, row_bytes, is_main_memory);
+            FeatureInput::Encoded(EncodedInput::new(Arc::new(codes), precision))
+        }
+        (None, None) => FeatureInput::dense(symbolic.uploaded(shape, precision)),
+        (None, Some(nnz)) => FeatureInput::Sparse {
+            matrix: symbolic.sparse(shape, nnz, false, false),
+            values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
+            first_value: 0,
+        },
     }
 }
 

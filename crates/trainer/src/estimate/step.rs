@@ -32,13 +32,14 @@ impl Plan {
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
         let links = (config.task == TaskKind::Links).then(|| LinkSizes::new(config, data));
-        let data = &links.as_ref().map_or(*data, |links| links.messages(data));
+        let data = &links.as_ref().map_or_else(|| data.clone(), |links| links.messages(data));
         let _all_links = links.as_ref().filter(|_| is_main_memory).map(|links| links.on_host(symbolic, data));
         let mut state = ModelState::new(symbolic, config, data, among)?;
         let parameter_bytes = symbolic.cost().live_bytes;
 
         let (n_train, whole) = (data.n_train, data.as_stored(symbolic, config));
-        let data = &among.map_or(*data, |ranks| data.of_rank(ranks.own().len())).as_stored(symbolic, config);
+        let data =
+            &among.map_or_else(|| data.clone(), |ranks| data.of_rank(ranks.own().len())).as_stored(symbolic, config);
         let by_layers =
             config.batch.is_sampled() && among.is_none() && minibatch::scores_by_layers(config, &*state.model)?;
         let input_spec = match config.batch.is_sampled() {
@@ -48,7 +49,7 @@ impl Plan {
         };
         let graph = blocks.unwrap_or_else(|| input_spec.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
         let inputs = data.inputs((symbolic, is_main_memory), graph, &input_spec, config)?;
-        let relations = input_spec.relations.then(|| data.relations(symbolic)).transpose()?;
+        let relations = data.relations((symbolic, is_main_memory), &input_spec, config.precision)?;
         let inputs = Inputs { ranks: ranks.clone(), relations, ..inputs };
         let task = data.task(symbolic, config, &*state.model, (links.as_ref(), n_train))?;
         // Ranks that partition the data hold patches when they train on mini-batches.

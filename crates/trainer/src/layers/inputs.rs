@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use girih_compute::Backend;
+use girih_compute::{Backend, ComputeError};
 
-use super::RelationInput;
+use super::{RelationInput, Rows};
 use crate::tape::ranks::Ranks;
-use crate::tape::{EncodedInput, Graph, ParamId};
+use crate::tape::{EncodedInput, Graph, ParamId, Tape};
 
 /// Features on the device.
 pub enum FeatureInput<B: Backend> {
@@ -90,7 +90,8 @@ impl<B: Backend> Inputs<B> {
     /// Whether a pass reads rows on the host. A CUDA graph cannot replay such a step.
     #[must_use]
     pub fn needs_host(&self) -> bool {
-        matches!(self.features, Some(FeatureInput::Encoded(_)))
+        let of_types = self.relations.iter().flat_map(|relations| relations.features.iter().flatten());
+        self.features.iter().chain(of_types).any(|features| matches!(features, FeatureInput::Encoded(_)))
     }
 
     /// Relations of a typed graph.
@@ -100,6 +101,20 @@ impl<B: Backend> Inputs<B> {
     #[must_use]
     pub fn relations(&self) -> &RelationInput<B> {
         self.relations.as_ref().expect("the model asked for relations")
+    }
+
+    /// Features of a node type of the first layer, by its place there.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub fn rows_of_type<'a>(&'a self, tape: &mut Tape<'a, B>, place: usize) -> Result<Rows<'a, B>, ComputeError> {
+        match self.relations().features.get(place) {
+            None => Rows::raw_input(tape, self),
+            Some(features) => Rows::of_features(tape, features.as_ref().expect("types without features learn rows")),
+        }
     }
 
     /// Normalised adjacency of a layer, counted from 0 at the inputs.

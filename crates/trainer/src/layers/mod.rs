@@ -1,8 +1,10 @@
 //! Layers: parameters and their products with operands.
 
 mod attention;
+mod entry;
 mod inputs;
 mod normalization;
+mod own_weights;
 mod relations;
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
@@ -12,9 +14,14 @@ use crate::tape::{
 };
 
 pub use attention::{AttentionKind, AttentionSizes, GraphAttention};
+pub use entry::Entry;
 pub use inputs::{FeatureInput, Inputs, LayerGraphs};
 pub use normalization::{NormAxis, Normalization};
-pub use relations::{LearnedRows, RelationInput};
+pub use own_weights::OwnWeights;
+pub use relations::{
+    LayerRelations, LayerTypes, LearnedRows, RelationForm, RelationGraph, RelationInput, RelationPairs, RelationSpec,
+    RowIds,
+};
 
 /// Operand rows of a layer, one per node.
 pub enum Rows<'a, B: Backend> {
@@ -51,7 +58,15 @@ impl<'a, B: Backend> Rows<'a, B> {
     /// # Panics
     /// When the inputs lack raw features: the model must ask for them in its [`InputSpec`](crate::InputSpec).
     pub fn raw_input(tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Self, ComputeError> {
-        Ok(match inputs.features.as_ref().expect("the model asked for raw features") {
+        Self::of_features(tape, inputs.features.as_ref().expect("the model asked for raw features"))
+    }
+
+    /// Rows of features.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn of_features(tape: &mut Tape<'a, B>, features: &'a FeatureInput<B>) -> Result<Self, ComputeError> {
+        Ok(match features {
             FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),
             FeatureInput::Sparse { matrix, values, first_value } => {
                 Self::Sparse(matrix, tape.constant(values), *first_value)

@@ -1,29 +1,127 @@
 //! [`RelationInput`]: a typed graph on the device, as networks with a weight for each relation read it.
 
-use girih_compute::{Backend, ComputeError, RelationRows, Shape, SparseOperand, Symbolic};
-use girih_graph_format::{Csr, FormatError, NodeId, Norm, PlacedRelation, RelationSizes, TypedGraph};
+mod host;
+mod types;
 
-/// Typed graph on the device. Nodes of all types have global ids.
+use std::sync::Arc;
+
+use girih_compute::{Backend, ComputeError, RelationRows, Shape, SparseOperand, Symbolic};
+use girih_graph_format::{Csr, FormatError, Norm, RelationSizes, TypedGraph};
+
+use self::host::{Pairs, SourcePairs, Stacked};
+use super::FeatureInput;
+use crate::tape::{Tape, Var};
+
+pub use types::LayerTypes;
+
+/// Relations that a model reads, as part of its [`InputSpec`](crate::InputSpec).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationSpec {
+    /// Types of each layer, from the inputs on.
+    pub layers: Vec<LayerTypes>,
+    /// Form of the adjacency.
+    pub form: RelationForm,
+    /// Whether the first layer learns a row for each pair of a node and a relation.
+    pub learns_pairs: bool,
+}
+
+/// Form in which layers read relations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationForm {
+    /// Means over the neighbors of each relation.
+    Means,
+    /// Attention among the neighbors of each relation.
+    AttentionByRelation,
+    /// Attention among all neighbors of a destination.
+    Attention,
+}
+
+/// Typed graph on the device.
+pub struct RelationInput<B: Backend> {
+    /// Relations of each layer, from the inputs on.
+    pub layers: Vec<Arc<LayerRelations<B>>>,
+    /// Features of each node type that the first layer reads, if there are several types; `None` for learned rows.
+    pub features: Vec<Option<FeatureInput<B>>>,
+    /// Learned rows, for networks that learn a row for each pair of a node and a relation.
+    pub learned: Option<LearnedRows<B>>,
+    /// First of the rows of the last layer among all nodes, and the number of all nodes.
+    pub placed: (usize, usize),
+}
+
+/// Relations of a layer. Rows of nodes are those of the types in its [`LayerTypes`].
 ///
 /// A *stacked row* stands for a pair of an edge type and a destination that has neighbors by it. Stacked rows of an edge
 /// type are consecutive, those of a destination are not.
-pub struct RelationInput<B: Backend> {
-    /// Means over the neighbors of each stacked row, `stacked rows × nodes`.
-    pub means: B::Sparse,
-    /// First stacked row of each edge type, then the number of stacked rows.
+pub struct LayerRelations<B: Backend> {
+    /// First row of each source type, then the number of rows.
+    pub source_runs: Vec<usize>,
+    /// First row of each destination type, then the number of rows.
+    pub destination_runs: Vec<usize>,
+    /// Row of each destination among the sources; `None` if they are the same.
+    pub own: Option<RowIds<B>>,
+    /// Relations in the form that the model reads.
+    pub graph: RelationGraph<B>,
+}
+
+/// List of rows on the device.
+pub struct RowIds<B: Backend> {
+    /// Numbers of rows.
+    pub ids: B::Ids,
+    /// Length of the list.
+    pub n: usize,
+}
+
+/// Relations of a layer, in one of three forms.
+pub enum RelationGraph<B: Backend> {
+    /// See [`RelationForm::Means`].
+    Means {
+        /// Means over the neighbors of each stacked row, `stacked rows × sources`.
+        means: B::Sparse,
+        /// First stacked row of each relation, then the number of stacked rows.
+        runs: Vec<usize>,
+        /// Sums over the stacked rows of each destination, `destinations × stacked rows`.
+        sums: B::Sparse,
+    },
+    /// See [`RelationForm::AttentionByRelation`].
+    AttentionByRelation {
+        /// Pairs of a relation and a source of it.
+        pairs: RelationPairs<B>,
+        /// Source row of the destination of each stacked row.
+        stacked: RowIds<B>,
+        /// First stacked row of each relation, then the number of stacked rows.
+        runs: Vec<usize>,
+        /// Neighbors of each stacked row, `stacked rows × pairs`.
+        pattern: B::Sparse,
+        /// Sums over the stacked rows of each destination, `destinations × stacked rows`.
+        sums: B::Sparse,
+    },
+    /// See [`RelationForm::Attention`].
+    Attention {
+        /// Pairs of a relation and a source of it.
+        pairs: RelationPairs<B>,
+        /// Neighbors of each destination by all relations, `destinations × pairs`.
+        pattern: B::Sparse,
+        /// Identity, `destinations × destinations`, for factors of rows.
+        diagonal: B::Sparse,
+        /// Place of each destination's type among the destination types.
+        types: RowIds<B>,
+    },
+}
+
+/// Pairs of a relation and a node that is the source of an edge of it, by ascending relations and nodes.
+pub struct RelationPairs<B: Backend> {
+    /// Source row of each pair.
+    pub rows: RowIds<B>,
+    /// First pair of each relation, then the number of pairs.
     pub runs: Vec<usize>,
-    /// Sums over the stacked rows of each node, `nodes × stacked rows`.
-    pub sums: B::Sparse,
-    /// First node of each node type, then the number of nodes.
-    pub node_runs: Vec<usize>,
-    /// Learned rows, for networks without features.
-    pub learned: Option<LearnedRows<B>>,
+    /// The numbers from 0 to that of the relations: each relation is a run of one row.
+    pub relations: Vec<usize>,
 }
 
 /// Rows that a network learns for pairs of an edge type and a node that is the source of an edge of it. No other rows are
 /// read, so that there are no others.
 pub struct LearnedRows<B: Backend> {
-    /// Sums, over the edge types of each node, of means over neighbors: `nodes × pairs`.
+    /// Sums, over the edge types of each destination, of means over neighbors: `destinations × pairs`.
     pub means: B::Sparse,
     /// Pairs, by ascending nodes and edge types.
     pub pairs: RelationRows<B>,
@@ -31,7 +129,7 @@ pub struct LearnedRows<B: Backend> {
     pub n_pairs: usize,
 }
 
-/// Error of a graph or of a device.
+/// Result of moving a graph to a device.
 type Uploaded<T> = Result<T, ComputeError>;
 
 fn of_format(error: &FormatError) -> ComputeError {
@@ -39,55 +137,179 @@ fn of_format(error: &FormatError) -> ComputeError {
 }
 
 impl<B: Backend> RelationInput<B> {
-    /// Moves a typed graph to the device, with pairs for learned rows if there are no features.
+    /// Moves the relations that a model reads to the device, with the features of node types.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub fn upload(backend: &B, typed: &TypedGraph, has_features: bool) -> Uploaded<Self> {
-        let stacked = Stacked::of(typed);
-        let schema = typed.schema();
-        let node_runs = (0..=schema.node_types().len()).map(|node_type| schema.first(node_type)).collect();
-        let learned = if has_features { None } else { Some(LearnedRows::upload(backend, typed)?) };
-        let (n_rows, n_nodes) = (stacked.nodes.len(), typed.n_nodes());
-        let sums = stacked.sums(n_nodes)?;
-        let means =
-            Csr::new(n_rows, n_nodes, stacked.indptr, stacked.indices, None).map_err(|error| of_format(&error))?;
-        Ok(Self {
-            means: upload(backend, &means, Norm::Row)?,
-            runs: stacked.runs,
-            sums: upload(backend, &sums, Norm::None)?,
-            node_runs,
-            learned,
-        })
+    ///
+    /// # Panics
+    /// When a specification has no layers, or types that the graph does not have.
+    pub fn upload(
+        backend: &B,
+        typed: &TypedGraph,
+        spec: &RelationSpec,
+        features: Vec<Option<FeatureInput<B>>>,
+    ) -> Uploaded<Self> {
+        let of_layer = |types: &LayerTypes| LayerRelations::upload(backend, typed, types, spec.form);
+        let first = &spec.layers[0];
+        let learned = spec.learns_pairs.then(|| LearnedRows::upload(backend, typed, first)).transpose()?;
+        let layers = shared(&spec.layers, of_layer)?;
+        Ok(Self { layers, features, learned, placed: placed(typed.sizes(), &spec.layers) })
     }
 }
 
 impl RelationInput<Symbolic> {
-    /// Symbolic typed graph of known sizes; nodes are taken to be of equally many types.
+    /// Symbolic typed graph of known sizes.
     pub(crate) fn symbolic(
         symbolic: &Symbolic,
-        n_nodes: usize,
-        sizes: RelationSizes,
-        has_features: bool,
+        sizes: &RelationSizes,
+        spec: &RelationSpec,
+        features: Vec<Option<FeatureInput<Symbolic>>>,
     ) -> Uploaded<Self> {
-        let RelationSizes { n_node_types, n_edge_types, n_edges, n_sources, n_destinations } = sizes;
-        let evenly = |n: usize, parts: usize| (0..=parts).map(|part| n * part / parts.max(1)).collect();
-        let sparse = |rows, cols, nnz| symbolic.sparse(Shape::new(rows, cols), nnz, false, false);
+        let layers = shared(&spec.layers, |types| LayerRelations::symbolic(symbolic, sizes, types, spec.form))?;
         let learned = || {
-            let pairs = vec![0; n_sources];
+            let types = &spec.layers[0];
+            let n_pairs = last(&types.pair_runs(sizes));
+            let (pairs, n_rows) = (vec![0; n_pairs], last(&types.destination_runs(sizes)));
             Ok(LearnedRows {
-                means: symbolic.sparse(Shape::new(n_nodes, n_sources), n_edges, true, false),
+                means: symbolic.sparse(Shape::new(n_rows, n_pairs), types.n_edges(sizes), true, false),
                 pairs: RelationRows::upload(symbolic, &pairs, &pairs)?,
-                n_pairs: n_sources,
+                n_pairs,
             })
         };
-        Ok(Self {
-            means: sparse(n_destinations, n_nodes, n_edges),
-            runs: evenly(n_destinations, n_edge_types),
-            sums: sparse(n_nodes, n_destinations, n_destinations),
-            node_runs: evenly(n_nodes, n_node_types),
-            learned: if has_features { None } else { Some(learned()?) },
-        })
+        let learned = spec.learns_pairs.then(learned).transpose()?;
+        Ok(Self { layers, features, learned, placed: placed(sizes, &spec.layers) })
+    }
+}
+
+/// First of the rows of the last layer among all nodes, and the number of all nodes.
+fn placed(sizes: &RelationSizes, layers: &[LayerTypes]) -> (usize, usize) {
+    let destinations = &layers.last().expect("models have layers").destinations;
+    let first = sizes.node_types[..destinations[0]].iter().sum();
+    (first, sizes.node_types.iter().sum())
+}
+
+/// Relations of each layer; layers of equal types share theirs.
+fn shared<L>(layers: &[LayerTypes], mut make: impl FnMut(&LayerTypes) -> Uploaded<L>) -> Uploaded<Vec<Arc<L>>> {
+    let mut made: Vec<Arc<L>> = Vec::with_capacity(layers.len());
+    for (i, types) in layers.iter().enumerate() {
+        let relations = match layers[..i].iter().position(|before| before == types) {
+            Some(same) => Arc::clone(&made[same]),
+            None => Arc::new(make(types)?),
+        };
+        made.push(relations);
+    }
+    Ok(made)
+}
+
+/// Last element of a list of runs: the number of rows.
+fn last(runs: &[usize]) -> usize {
+    runs.last().copied().unwrap_or(0)
+}
+
+impl<B: Backend> LayerRelations<B> {
+    fn upload(backend: &B, typed: &TypedGraph, types: &LayerTypes, form: RelationForm) -> Uploaded<Self> {
+        let sizes = typed.sizes();
+        let own = if types.keeps_rows() { None } else { Some(RowIds::upload(backend, &host::own(sizes, types))?) };
+        let graph = match form {
+            RelationForm::Means => {
+                let stacked = Stacked::of(typed, types, None);
+                let means = stacked.neighbors(last(&types.source_runs(sizes)))?;
+                RelationGraph::Means {
+                    means: upload(backend, &means, Norm::Row)?,
+                    runs: types.stacked_runs(sizes),
+                    sums: upload(backend, &stacked.sums(sizes, types)?, Norm::None)?,
+                }
+            }
+            RelationForm::AttentionByRelation => {
+                let pairs = Pairs::of(typed, types);
+                let stacked = Stacked::of(typed, types, Some(&pairs));
+                RelationGraph::AttentionByRelation {
+                    stacked: RowIds::upload(backend, &stacked.source_rows(sizes, types))?,
+                    runs: types.stacked_runs(sizes),
+                    pattern: upload(backend, &stacked.neighbors(pairs.rows.len())?, Norm::None)?,
+                    sums: upload(backend, &stacked.sums(sizes, types)?, Norm::None)?,
+                    pairs: RelationPairs::upload(backend, &pairs, types.pair_runs(sizes))?,
+                }
+            }
+            RelationForm::Attention => {
+                let pairs = Pairs::of(typed, types);
+                let of_types = host::places_of_types(sizes, types);
+                let diagonal = host::diagonal(of_types.len())?;
+                RelationGraph::Attention {
+                    pattern: upload(backend, &pairs.of_destinations(typed, types)?, Norm::None)?,
+                    diagonal: upload(backend, &diagonal, Norm::None)?,
+                    types: RowIds::upload(backend, &of_types)?,
+                    pairs: RelationPairs::upload(backend, &pairs, types.pair_runs(sizes))?,
+                }
+            }
+        };
+        Ok(Self { source_runs: types.source_runs(sizes), destination_runs: types.destination_runs(sizes), own, graph })
+    }
+}
+
+impl<B: Backend> RelationInput<B> {
+    /// Rows of the last layer, among those of all nodes; others are zero.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn place(&self, tape: &mut Tape<'_, B>, rows: Var) -> Result<Var, ComputeError> {
+        let (first, n_nodes) = self.placed;
+        tape.place_rows(rows, first, n_nodes)
+    }
+}
+
+impl<B: Backend> LayerRelations<B> {
+    /// Rows of the destinations among the rows of the sources.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn own_rows<'a>(&'a self, tape: &mut Tape<'a, B>, rows: Var) -> Result<Var, ComputeError> {
+        match &self.own {
+            None => Ok(rows),
+            Some(own) => tape.gather_rows(rows, &own.ids, own.n),
+        }
+    }
+}
+
+impl LayerRelations<Symbolic> {
+    fn symbolic(symbolic: &Symbolic, sizes: &RelationSizes, types: &LayerTypes, form: RelationForm) -> Uploaded<Self> {
+        let (source_runs, destination_runs) = (types.source_runs(sizes), types.destination_runs(sizes));
+        let (n_sources, n_destinations) = (last(&source_runs), last(&destination_runs));
+        let (runs, pair_runs, n_edges) = (types.stacked_runs(sizes), types.pair_runs(sizes), types.n_edges(sizes));
+        let (n_stacked, n_pairs) = (last(&runs), last(&pair_runs));
+        let sparse = |rows, cols, nnz| symbolic.sparse(Shape::new(rows, cols), nnz, false, false);
+        let ids = |n: usize| RowIds::upload(symbolic, &vec![0; n]);
+        let graph = match form {
+            RelationForm::Means => RelationGraph::Means {
+                means: sparse(n_stacked, n_sources, n_edges),
+                runs,
+                sums: sparse(n_destinations, n_stacked, n_stacked),
+            },
+            RelationForm::AttentionByRelation => RelationGraph::AttentionByRelation {
+                pairs: RelationPairs {
+                    rows: ids(n_pairs)?,
+                    relations: (0..pair_runs.len()).collect(),
+                    runs: pair_runs,
+                },
+                stacked: ids(n_stacked)?,
+                runs,
+                pattern: sparse(n_stacked, n_pairs, n_edges),
+                sums: sparse(n_destinations, n_stacked, n_stacked),
+            },
+            RelationForm::Attention => RelationGraph::Attention {
+                pairs: RelationPairs {
+                    rows: ids(n_pairs)?,
+                    relations: (0..pair_runs.len()).collect(),
+                    runs: pair_runs,
+                },
+                pattern: sparse(n_destinations, n_pairs, n_edges),
+                diagonal: sparse(n_destinations, n_destinations, n_destinations),
+                types: ids(n_destinations)?,
+            },
+        };
+        let own = if types.keeps_rows() { None } else { Some(ids(n_destinations)?) };
+        Ok(Self { source_runs, destination_runs, own, graph })
     }
 }
 
@@ -95,99 +317,23 @@ fn upload<B: Backend>(backend: &B, csr: &Csr, norm: Norm) -> Uploaded<B::Sparse>
     backend.upload_sparse(&SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None })
 }
 
-/// Stacked rows on the host.
-struct Stacked {
-    indptr: Vec<u64>,
-    /// Global ids of neighbors.
-    indices: Vec<NodeId>,
-    /// Global id of the node of each row.
-    nodes: Vec<NodeId>,
-    runs: Vec<usize>,
+impl<B: Backend> RowIds<B> {
+    fn upload(backend: &B, ids: &[u32]) -> Uploaded<Self> {
+        Ok(Self { ids: backend.upload_ids(ids)?, n: ids.len() })
+    }
 }
 
-impl Stacked {
-    fn of(typed: &TypedGraph) -> Self {
-        let sizes = typed.sizes();
-        let mut stacked = Self {
-            indptr: vec![0],
-            indices: Vec::with_capacity(sizes.n_edges),
-            nodes: Vec::with_capacity(sizes.n_destinations),
-            runs: vec![0],
-        };
-        for PlacedRelation { adjacency, first_source, first_destination, .. } in typed.placed_relations() {
-            for v in (0..adjacency.n_rows()).filter(|&v| adjacency.degree(v) > 0) {
-                stacked.indices.extend(adjacency.row(v).iter().map(|u| first_source as NodeId + u));
-                stacked.indptr.push(stacked.indices.len() as u64);
-                stacked.nodes.push((first_destination + v) as NodeId);
-            }
-            stacked.runs.push(stacked.nodes.len());
-        }
-        stacked
-    }
-
-    /// Matrix that sums the stacked rows of each node.
-    fn sums(&self, n_nodes: usize) -> Uploaded<Csr> {
-        let (n_rows, nodes) = (self.nodes.len(), self.nodes.clone());
-        let node_of_row = Csr::new(n_rows, n_nodes, (0..=n_rows as u64).collect::<Vec<_>>(), nodes, None);
-        Ok(node_of_row.map_err(|error| of_format(&error))?.transposed())
+impl<B: Backend> RelationPairs<B> {
+    fn upload(backend: &B, pairs: &Pairs, runs: Vec<usize>) -> Uploaded<Self> {
+        Ok(Self { rows: RowIds::upload(backend, &pairs.rows)?, relations: (0..runs.len()).collect(), runs })
     }
 }
 
 impl<B: Backend> LearnedRows<B> {
-    fn upload(backend: &B, typed: &TypedGraph) -> Uploaded<Self> {
-        let pairs = SourcePairs::of(typed);
-        let means = upload(backend, &pairs.means(typed)?, Norm::None)?;
+    fn upload(backend: &B, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Self> {
+        let pairs = SourcePairs::of(typed, types);
+        let means = upload(backend, &pairs.means(typed, types)?, Norm::None)?;
         let n_pairs = pairs.relations.len();
-        Ok(Self { means, pairs: RelationRows::upload(backend, &pairs.nodes, &pairs.relations)?, n_pairs })
-    }
-}
-
-/// Pairs of a node and an edge type that it is a source of, by ascending nodes and edge types.
-struct SourcePairs {
-    nodes: Vec<NodeId>,
-    relations: Vec<u32>,
-    /// First pair of each node.
-    first: Vec<usize>,
-}
-
-impl SourcePairs {
-    fn of(typed: &TypedGraph) -> Self {
-        let mut pairs = Vec::with_capacity(typed.sizes().n_sources);
-        for relation in typed.placed_relations() {
-            let pair = |u: usize| ((relation.first_source + u) as NodeId, relation.number as u32);
-            pairs.extend(relation.sources().map(pair));
-        }
-        pairs.sort_unstable();
-        let (nodes, relations): (Vec<NodeId>, Vec<u32>) = pairs.into_iter().unzip();
-        let first = (0..=typed.n_nodes()).map(|node| nodes.partition_point(|&of| (of as usize) < node)).collect();
-        Self { nodes, relations, first }
-    }
-
-    /// Position of a pair.
-    fn position(&self, node: usize, relation: usize) -> NodeId {
-        let of_node = &self.relations[self.first[node]..self.first[node + 1]];
-        (self.first[node] + of_node.partition_point(|&of| (of as usize) < relation)) as NodeId
-    }
-
-    /// Matrix whose row `v` has `1 / n` at the pairs of each edge type that ends in `v`, with `n` neighbors by it.
-    fn means(&self, typed: &TypedGraph) -> Uploaded<Csr> {
-        let (mut indptr, mut entries) = (vec![0_u64], Vec::with_capacity(typed.n_edges()));
-        for (node_type, of) in typed.schema().node_types().iter().enumerate() {
-            let into: Vec<PlacedRelation<'_>> =
-                typed.placed_relations().filter(|of| of.destination == node_type).collect();
-            for v in 0..of.n_nodes {
-                let start = entries.len();
-                for &PlacedRelation { number, adjacency, first_source, .. } in &into {
-                    let share = 1.0 / adjacency.degree(v) as f32;
-                    let pair = |&u: &NodeId| (self.position(first_source + u as usize, number), share);
-                    entries.extend(adjacency.row(v).iter().map(pair));
-                }
-                entries[start..].sort_unstable_by_key(|&(pair, _)| pair);
-                indptr.push(entries.len() as u64);
-            }
-        }
-        let (indices, values): (Vec<NodeId>, Vec<f32>) = entries.into_iter().unzip();
-        Csr::new(typed.n_nodes(), self.relations.len(), indptr, indices, Some(values.into()))
-            .map_err(|error| of_format(&error))
+        Ok(Self { means, pairs: RelationRows::upload(backend, &pairs.rows, &pairs.relations)?, n_pairs })
     }
 }

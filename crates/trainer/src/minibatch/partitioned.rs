@@ -281,7 +281,7 @@ impl<B: MiniBatchBackend> PatchData<B> {
         &'a self,
         backend: &'a B,
         patches: &'a Exchanged<'_, B>,
-        source: ModelSource<'a, B>,
+        source: &ModelSource<'a, B>,
         run: u64,
     ) -> Result<MiniBatch<'a, B>, TrainError> {
         let split = &self.splits[run as usize % self.splits.len()];

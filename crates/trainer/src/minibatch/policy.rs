@@ -9,7 +9,7 @@ use crate::models::{Adjacency, InputSpec, Propagation};
 
 /// Input spec of a model on mini-batches: raw features, from which each batch takes its rows.
 pub(crate) fn raw(input_spec: &InputSpec) -> InputSpec {
-    InputSpec { raw_features: true, propagation: Propagation::Never, ..*input_spec }
+    InputSpec { raw_features: true, propagation: Propagation::Never, ..input_spec.clone() }
 }
 
 /// Adjacency that samplers draw from. A cluster is a graph of its own, with its own self loops and degrees.

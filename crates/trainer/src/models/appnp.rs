@@ -25,7 +25,7 @@ impl Appnp {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         let ModelConfig { hops, teleport, normalization, .. } = *config;

@@ -8,9 +8,11 @@ use super::appnp::Appnp;
 use super::gat::{Gat, Gatv2};
 use super::gcn::Gcn;
 use super::gin::Gin;
+use super::hgt::Hgt;
 use super::lightgcn::LightGcn;
 use super::mlp::Mlp;
 use super::ngcn::Ngcn;
+use super::rgat::Rgat;
 use super::rgcn::Rgcn;
 use super::sage::Sage;
 use super::sgc::Sgc;
@@ -122,16 +124,18 @@ impl<B: Backend> BuildModel<B> for ModelConfig {
 
     fn build(&self, dims: Dims, init: &mut ParamInit<'_, B>) -> Result<Box<dyn Model<B>>, ComputeError> {
         Ok(match self.kind {
-            ModelKind::Gcn => Box::new(Gcn::new(self, dims, init)?),
-            ModelKind::Sgc => Box::new(Sgc::new(self, dims, init)?),
-            ModelKind::Sage => Box::new(Sage::new(self, dims, init)?),
-            ModelKind::Gat => Box::new(Gat::new(self, dims, init)?),
-            ModelKind::Gatv2 => Box::new(Gatv2::new(self, dims, init)?),
-            ModelKind::Gin => Box::new(Gin::new(self, dims, init)?),
-            ModelKind::Ngcn => Box::new(Ngcn::new(self, dims, init)?),
-            ModelKind::Appnp => Box::new(Appnp::new(self, dims, init)?),
-            ModelKind::Mlp => Box::new(Mlp::new(self, dims, init)?),
-            ModelKind::Rgcn => Box::new(Rgcn::new(self, dims, init)?),
+            ModelKind::Gcn => Box::new(Gcn::new(self, &dims, init)?),
+            ModelKind::Sgc => Box::new(Sgc::new(self, &dims, init)?),
+            ModelKind::Sage => Box::new(Sage::new(self, &dims, init)?),
+            ModelKind::Gat => Box::new(Gat::new(self, &dims, init)?),
+            ModelKind::Gatv2 => Box::new(Gatv2::new(self, &dims, init)?),
+            ModelKind::Gin => Box::new(Gin::new(self, &dims, init)?),
+            ModelKind::Ngcn => Box::new(Ngcn::new(self, &dims, init)?),
+            ModelKind::Appnp => Box::new(Appnp::new(self, &dims, init)?),
+            ModelKind::Mlp => Box::new(Mlp::new(self, &dims, init)?),
+            ModelKind::Rgcn | ModelKind::Hsage => Box::new(Rgcn::new(self, &dims, init)?),
+            ModelKind::Rgat => Box::new(Rgat::new(self, &dims, init)?),
+            ModelKind::Hgt => Box::new(Hgt::new(self, &dims, init)?),
             ModelKind::LightGcn => Box::new(LightGcn::new(self, dims.n_nodes, init)?),
         })
     }

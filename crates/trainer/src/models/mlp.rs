@@ -20,7 +20,7 @@ impl Mlp {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         let layers = dims.stack(config, |i, inputs, outputs| Linear::new(init, i, inputs, outputs))?;

@@ -25,7 +25,7 @@ impl Ngcn {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         let (n, classes) = (config.hops + 1, dims.n_classes);

@@ -1,25 +1,30 @@
-//! [`Rgcn`]: the relational graph convolutional network (Schlichtkrull et al., ESWC 2018).
+//! [`Rgcn`]: the relational graph convolutional network (Schlichtkrull et al., ESWC 2018), and `GraphSAGE` over relations.
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
+use girih_datasets::TypeWidth;
 
 use super::spec::{Dims, InputSpec, Model, Propagation};
-use crate::config::{ModelConfig, SelfWeight};
-use crate::layers::{Inputs, LearnedRows, RelationInput, Rows};
+use crate::config::{ModelConfig, ModelKind};
+use crate::layers::{
+    Entry, Inputs, LayerRelations, LayerTypes, LearnedRows, OwnWeights, RelationForm, RelationGraph, RelationSpec, Rows,
+};
 use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 
 /// Layers `h'_v = relu(W_self·h_v + Σ_r mean_{u ∈ N_r(v)} W_r·h_u + b)`. The last layer has no ReLU.
 ///
-/// Without features, the first layer learns a row for each node and relation instead of `W_r·h_u`: only those rows that
-/// edges read. With bases, `W_r = Σ_b a[r, b]·V_b`.
+/// An [`Entry`] makes the first rows of several types of nodes, and always those of `GraphSAGE` over relations. Without
+/// any features, the first layer of R-GCN learns a row for each node and relation instead of `W_r·h_u`: only those rows
+/// that edges read. With bases, `W_r = Σ_b a[r, b]·V_b`.
 pub struct Rgcn {
+    entry: Option<Entry>,
     layers: Vec<Layer>,
+    spec: RelationSpec,
     config: ModelConfig,
 }
 
 struct Layer {
     weights: Weights,
-    /// Weights of the node itself, and whether each node type has its own.
-    own: Option<(ParamId, bool)>,
+    own: OwnWeights,
     bias: ParamId,
     outputs: usize,
 }
@@ -31,12 +36,34 @@ enum Weights {
     Bases { coefficients: ParamId, bases: ParamId },
 }
 
-/// Widths of a layer. A first layer without features has as many inputs as there are nodes.
+/// Widths of a layer. A first layer that learns rows has as many inputs as there are nodes.
 #[derive(Clone, Copy)]
 struct Widths {
     inputs: usize,
     outputs: usize,
     learns_rows: bool,
+}
+
+/// First rows of a network of relations.
+#[derive(Clone, Copy, PartialEq)]
+enum FirstRows {
+    /// Features of all nodes, as they are.
+    Features,
+    /// A learned row for each pair of a node and a relation.
+    Pairs,
+    /// Rows of an [`Entry`].
+    Entry,
+}
+
+impl FirstRows {
+    fn of(kind: ModelKind, dims: &Dims) -> Self {
+        let has_some = dims.type_widths.iter().any(|width| *width != TypeWidth::None);
+        match (kind, dims.n_features) {
+            (ModelKind::Rgcn, 0) if !has_some => Self::Pairs,
+            (ModelKind::Rgcn, _) if !has_some => Self::Features,
+            _ => Self::Entry,
+        }
+    }
 }
 
 impl Rgcn {
@@ -46,45 +73,61 @@ impl Rgcn {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
+        let types = LayerTypes::of(&dims.relations, dims.target, config.layers);
+        let first = FirstRows::of(config.kind, dims);
+        let entry = match first {
+            FirstRows::Entry => Some(Entry::new(init, dims, &types[0].sources, config.hidden)?),
+            FirstRows::Features | FirstRows::Pairs => None,
+        };
         let layers = dims.stack(config, |i, inputs, outputs| {
-            let learns_rows = i == 0 && dims.n_features == 0;
-            let inputs = if learns_rows { dims.n_nodes } else { inputs };
-            Layer::new(init, config, (i, dims), Widths { inputs, outputs, learns_rows })
+            let learns_rows = i == 0 && first == FirstRows::Pairs;
+            let inputs = match (i, first) {
+                (0, FirstRows::Pairs) => dims.n_nodes,
+                (0, FirstRows::Entry) => config.hidden,
+                _ => inputs,
+            };
+            let layer = i + usize::from(entry.is_some());
+            Layer::new(init, config, (layer, dims, &types[i]), Widths { inputs, outputs, learns_rows })
         })?;
-        Ok(Self { layers, config: config.clone() })
+        let spec = RelationSpec { layers: types, form: RelationForm::Means, learns_pairs: first == FirstRows::Pairs };
+        Ok(Self { entry, layers, spec, config: config.clone() })
     }
 }
 
 impl<B: Backend> Model<B> for Rgcn {
     fn input_spec(&self) -> InputSpec {
-        // Sparse features are stored densely: their means over neighbors are dense.
-        let propagation = Propagation::Always;
-        InputSpec { graph: None, hops: 0, raw_features: true, propagation, relations: true }
+        // Sparse features that are averaged as they are, are stored densely: their means over neighbors are dense.
+        let propagation = if self.entry.is_some() { Propagation::Never } else { Propagation::Always };
+        InputSpec { graph: None, hops: 0, raw_features: true, propagation, relations: Some(self.spec.clone()) }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let relations = inputs.relations();
-        let mut rows = None;
-        if inputs.features.is_some() {
-            let dropout = tape.next_dropout(self.config.input_dropout());
-            rows = Some(Rows::raw_input(tape, inputs)?.masked(tape, dropout)?.into_dense());
-        }
-        for (i, layer) in self.layers.iter().enumerate() {
+        let rates = (self.config.input_dropout(), self.config.dropout);
+        let mut rows = match &self.entry {
+            Some(entry) => Some(entry.forward(tape, inputs, rates)?),
+            None if inputs.features.is_some() => {
+                let dropout = tape.next_dropout(rates.0);
+                Some(Rows::raw_input(tape, inputs)?.masked(tape, dropout)?.into_dense())
+            }
+            None => None,
+        };
+        for (i, (layer, of)) in self.layers.iter().zip(&relations.layers).enumerate() {
             let is_last = i + 1 == self.layers.len();
             let activation = if is_last { Activation::Identity } else { Activation::Relu };
             let mask = if is_last { None } else { tape.next_dropout(self.config.dropout) };
             let hidden = match (rows, &relations.learned) {
-                (Some(rows), _) => layer.forward(tape, relations, rows, (activation, mask))?,
+                (Some(rows), _) => layer.forward(tape, of, rows, (activation, mask))?,
                 (None, Some(learned)) => layer.forward_learned(tape, learned, (activation, mask))?,
                 (None, None) => unreachable!("inputs have features or pairs for learned rows"),
             };
             tape.mark_layer(hidden);
             rows = Some(hidden);
         }
-        Ok(rows.expect("a configuration has at least one layer"))
+        relations.place(tape, rows.expect("a configuration has at least one layer"))
     }
 }
 
@@ -92,22 +135,17 @@ impl Layer {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
         config: &ModelConfig,
-        (layer, dims): (usize, Dims),
+        (layer, dims, types): (usize, &Dims, &LayerTypes),
         widths: Widths,
     ) -> Result<Self, ComputeError> {
-        let weights = Weights::new(init, config.bases, (layer, dims), widths)?;
-        let Widths { inputs, outputs, learns_rows } = widths;
-        let fans = (inputs, outputs);
-        // A row for each node belongs to one type already.
-        let by_type = config.self_weight == SelfWeight::Type && !learns_rows;
-        let shape = match by_type {
-            true => Shape::new(dims.relations.n_node_types, inputs * outputs),
-            false => Shape::new(inputs, outputs),
+        let weights = Weights::new(init, config.bases, (layer, dims, types), widths)?;
+        let own = match widths.learns_rows {
+            true => {
+                OwnWeights::of_nodes(init, config.self_weight, (layer, dims, types), (dims.n_nodes, widths.outputs))?
+            }
+            false => OwnWeights::new(init, config.self_weight, (layer, dims, types), (widths.inputs, widths.outputs))?,
         };
-        let own = match config.self_weight {
-            SelfWeight::None => None,
-            SelfWeight::Shared | SelfWeight::Type => Some((init.glorot_of(layer, "self", shape, fans)?, by_type)),
-        };
+        let outputs = widths.outputs;
         Ok(Self { weights, own, bias: init.zeros(layer, "bias", Shape::new(1, outputs))?, outputs })
     }
 
@@ -115,25 +153,19 @@ impl Layer {
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
-        relations: &'a RelationInput<B>,
+        relations: &'a LayerRelations<B>,
         rows: Var,
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
-        let add = match self.own {
-            None => None,
-            Some((own, by_type)) => {
-                let weight = tape.param(own);
-                Some(match by_type {
-                    false => tape.linear(rows, weight, LinearOptions::default())?,
-                    true => tape.linear_runs(&relations.node_runs, rows, weight, self.outputs)?,
-                })
-            }
+        let RelationGraph::Means { means, runs, sums } = &relations.graph else {
+            unreachable!("the model asked for means");
         };
-        let means = tape.spmm(&relations.means, rows, SpmmOptions::default())?;
+        let add = self.own.product(tape, relations, rows)?;
+        let means = tape.spmm(means, rows, SpmmOptions::default())?;
         let weights = self.weights.of_relations(tape)?;
-        let products = tape.linear_runs(&relations.runs, means, weights, self.outputs)?;
+        let products = tape.linear_runs(runs, means, weights, self.outputs)?;
         let bias = Some(tape.param(self.bias));
-        tape.spmm(&relations.sums, products, SpmmOptions { weights: None, bias, activation, mask, add })
+        tape.spmm(sums, products, SpmmOptions { weights: None, bias, activation, mask, add })
     }
 
     /// First layer over learned rows.
@@ -145,9 +177,7 @@ impl Layer {
     ) -> Result<Var, ComputeError> {
         let rows = self.weights.of_pairs(tape, learned)?;
         let bias = Some(tape.param(self.bias));
-        let own = self.own.map(|(own, _)| tape.param(own));
-        // A copy of the rows of nodes, which the sum is written to.
-        let add = own.map(|own| tape.combine(&[(1.0, own)], None, Activation::Identity)).transpose()?;
+        let add = self.own.rows(tape)?;
         tape.spmm(&learned.means, rows, SpmmOptions { weights: None, bias, activation, mask, add })
     }
 }
@@ -156,17 +186,20 @@ impl Weights {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
         n_bases: usize,
-        (layer, dims): (usize, Dims),
+        (layer, dims, types): (usize, &Dims, &LayerTypes),
         Widths { inputs, outputs, learns_rows }: Widths,
     ) -> Result<Self, ComputeError> {
-        let (relations, fans) = (dims.relations, (inputs, outputs));
+        let fans = (inputs, outputs);
+        let (n_relations, n_pairs) =
+            (types.relations.len(), types.pair_runs(&dims.relations).last().copied().unwrap_or(0));
         if n_bases == 0 {
-            let each = Shape::new(relations.n_edge_types, inputs * outputs);
-            let shape = if learns_rows { Shape::new(relations.n_sources, outputs) } else { each };
+            let each = Shape::new(n_relations, inputs * outputs);
+            let shape = if learns_rows { Shape::new(n_pairs, outputs) } else { each };
             return Ok(Self::Each(init.glorot_of(layer, "weight", shape, fans)?));
         }
-        let of_coefficients = Shape::new(relations.n_edge_types, n_bases);
-        let side_by_side = Shape::new(inputs, n_bases * outputs);
+        let of_coefficients = Shape::new(n_relations, n_bases);
+        let n_rows = types.source_runs(&dims.relations).last().copied().unwrap_or(0);
+        let side_by_side = Shape::new(n_rows, n_bases * outputs);
         let shape = if learns_rows { side_by_side } else { Shape::new(n_bases, inputs * outputs) };
         Ok(Self::Bases {
             coefficients: init.glorot(layer, "coefficients", of_coefficients, of_coefficients.rows)?,

@@ -33,7 +33,7 @@ impl Sage {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         let layers = dims.stack(config, |i, inputs, outputs| SageLayer::new(init, config, i, (inputs, outputs)))?;
@@ -52,7 +52,7 @@ impl<B: Backend> Model<B> for Sage {
             Aggregator::Pool | Aggregator::Lstm => (Norm::None, 0, Propagation::Never),
         };
         let graph = Some(Adjacency::new(false, norm).with_degrees(self.config.normalization));
-        InputSpec { graph, hops, raw_features: true, propagation, relations: false }
+        InputSpec { graph, hops, raw_features: true, propagation, relations: None }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -22,7 +22,7 @@ impl Sgc {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         Ok(Self { linear: Linear::zeroed(init, 0, dims.n_features, dims.n_classes)?, config: config.clone() })
@@ -36,7 +36,7 @@ impl<B: Backend> Model<B> for Sgc {
             hops: self.config.layers,
             raw_features: false,
             propagation: Propagation::Always,
-            relations: false,
+            relations: None,
         }
     }
 

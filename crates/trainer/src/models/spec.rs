@@ -1,12 +1,12 @@
 //! [`Model`]: a forward function, the [`InputSpec`] that it reads, and the [`Dims`] that it is built for.
 
 use girih_compute::{Backend, ComputeError};
-use girih_datasets::{Dataset, Outline};
+use girih_datasets::{Dataset, Outline, TypeWidth};
 use girih_graph_format::{Degrees, Norm, RelationSizes, UndefinedDegree};
 
 use crate::TrainError;
 use crate::config::ModelConfig;
-use crate::layers::Inputs;
+use crate::layers::{Inputs, RelationSpec};
 use crate::tape::{ParamId, Tape, Var};
 
 /// Graph neural network: parameters created once, and a forward pass over a [`Tape`].
@@ -61,7 +61,7 @@ pub trait Layers<B: Backend> {
 }
 
 /// Sizes that a model takes from a data set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dims {
     /// Number of nodes, for models that learn a row per node.
     pub n_nodes: usize,
@@ -71,6 +71,10 @@ pub struct Dims {
     pub n_classes: usize,
     /// Sizes of a typed graph, for models that read relations.
     pub relations: RelationSizes,
+    /// Width of the features of each node type, if there are several.
+    pub type_widths: Vec<TypeWidth>,
+    /// Node type whose nodes have logits; `None` for all types.
+    pub target: Option<usize>,
 }
 
 impl Dims {
@@ -87,7 +91,22 @@ impl Dims {
             n_nodes: outline.n_nodes,
             n_features: outline.n_features,
             n_classes: outline.n_classes,
-            relations: outline.relations,
+            relations: outline.relations.clone(),
+            type_widths: outline.type_widths.clone(),
+            target: (outline.relations.node_types.len() > 1).then_some(outline.target),
+        }
+    }
+
+    /// Width of the features of a node type.
+    ///
+    /// # Panics
+    /// When there is no such type.
+    #[must_use]
+    pub fn type_width(&self, node_type: usize) -> TypeWidth {
+        match self.type_widths.is_empty() {
+            true if self.n_features == 0 => TypeWidth::None,
+            true => TypeWidth::Given(self.n_features),
+            false => self.type_widths[node_type],
         }
     }
 
@@ -97,7 +116,7 @@ impl Dims {
     /// # Errors
     /// When `layer` fails.
     pub fn stack<L>(
-        self,
+        &self,
         config: &ModelConfig,
         mut layer: impl FnMut(usize, usize, usize) -> Result<L, ComputeError>,
     ) -> Result<Vec<L>, ComputeError> {
@@ -111,7 +130,7 @@ impl Dims {
 }
 
 /// Inputs that a model reads.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct InputSpec {
     /// Adjacency that the model aggregates over; `None` for a model that ignores the graph.
     pub graph: Option<Adjacency>,
@@ -121,16 +140,16 @@ pub struct InputSpec {
     pub raw_features: bool,
     /// Rule for computing the aggregated features once, before training.
     pub propagation: Propagation,
-    /// Whether the model reads the relations of a typed graph. Data without types then has one relation, and the model
-    /// learns rows where data has no features.
-    pub relations: bool,
+    /// Relations of a typed graph that the model reads. Data without types then has one relation, and the model learns
+    /// rows where data has no features.
+    pub relations: Option<RelationSpec>,
 }
 
 impl InputSpec {
     /// Inputs of a model that reads the raw features, and aggregates over `graph` by itself.
     #[must_use]
     pub const fn of_raw_features(graph: Option<Adjacency>) -> Self {
-        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never, relations: false }
+        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never, relations: None }
     }
 
     /// Refuses a model that would ignore [`ModelConfig::normalization`].

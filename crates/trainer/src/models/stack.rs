@@ -91,7 +91,7 @@ impl<C: Convolution> Stack<C> {
     /// When the device's memory does not suffice.
     pub fn new<B: Backend>(
         config: &ModelConfig,
-        dims: Dims,
+        dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
         let (width, n) = (C::hidden_width(config), config.layers);
@@ -266,7 +266,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
             hops: usize::from(aggregates_first),
             raw_features: !aggregates_first,
             propagation: if aggregates_first { Propagation::of(&self.config) } else { Propagation::Never },
-            relations: false,
+            relations: None,
         }
     }
 

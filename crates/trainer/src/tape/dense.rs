@@ -1,4 +1,4 @@
-//! Element-wise operations on whole matrices: weighted sums, concatenation, activations.
+//! Operations on whole matrices: weighted sums, concatenation, placement.
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
@@ -78,8 +78,21 @@ impl<B: Backend> Operation<B> for Combined {
     }
 }
 
+/// Direction in which matrices follow each other.
+#[derive(Clone, Copy, PartialEq)]
+enum Axis {
+    Rows,
+    Columns,
+}
+
 struct Concatenated {
     parts: Vec<Var>,
+    axis: Axis,
+}
+
+struct Placed {
+    x: Var,
+    first: usize,
 }
 
 impl<B: Backend> Tape<'_, B> {
@@ -92,32 +105,98 @@ impl<B: Backend> Tape<'_, B> {
     /// # Panics
     /// When there are no parts.
     pub fn concat(&mut self, parts: &[Var]) -> Result<Var, ComputeError> {
-        let rows = self.shape(*parts.first().expect("at least one part")).rows;
-        let width = parts.iter().map(|&part| self.shape(part).cols).sum();
-        let mut out = self.activations(Shape::new(rows, width))?;
-        let mut to = 0;
-        for &part in parts {
-            let n = self.shape(part).cols;
-            self.backend().copy_block(Shape::new(rows, n), self.value(part), (0, 0), &mut out, (0, to))?;
-            to += n;
+        self.concat_along(parts, Axis::Columns)
+    }
+
+    /// Rows of all `parts`, one part after the other.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    ///
+    /// # Panics
+    /// When there are no parts.
+    pub fn concat_rows(&mut self, parts: &[Var]) -> Result<Var, ComputeError> {
+        match parts {
+            &[only] => Ok(only),
+            _ => self.concat_along(parts, Axis::Rows),
         }
-        Ok(self.record(out, parts, Concatenated { parts: parts.to_vec() }))
+    }
+
+    fn concat_along(&mut self, parts: &[Var], axis: Axis) -> Result<Var, ComputeError> {
+        let shapes: Vec<Shape> = parts.iter().map(|&part| self.shape(part)).collect();
+        let mut shape = *shapes.first().expect("at least one part");
+        match axis {
+            Axis::Rows => shape.rows = shapes.iter().map(|of| of.rows).sum(),
+            Axis::Columns => shape.cols = shapes.iter().map(|of| of.cols).sum(),
+        }
+        let mut out = self.activations(shape)?;
+        let mut to = (0, 0);
+        for (&part, &of) in parts.iter().zip(&shapes) {
+            self.backend().copy_block(of, self.value(part), (0, 0), &mut out, to)?;
+            to = axis.after(to, of);
+        }
+        Ok(self.record(out, parts, Concatenated { parts: parts.to_vec(), axis }))
+    }
+
+    /// Matrix of `n` rows that has those of `x` from row `first` on; others are zero.
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn place_rows(&mut self, x: Var, first: usize, n: usize) -> Result<Var, ComputeError> {
+        let shape = self.shape(x);
+        if shape.rows == n {
+            return Ok(x);
+        }
+        let mut out = self.activations(Shape::new(n, shape.cols))?;
+        self.backend().set_zero(&mut out)?;
+        self.backend().copy_block(shape, self.value(x), (0, 0), &mut out, (first, 0))?;
+        Ok(self.record(out, &[x], Placed { x, first }))
+    }
+}
+
+impl Axis {
+    /// Place behind a part of a shape.
+    fn after(self, (row, col): (usize, usize), part: Shape) -> (usize, usize) {
+        match self {
+            Self::Rows => (row + part.rows, col),
+            Self::Columns => (row, col + part.cols),
+        }
     }
 }
 
 impl<B: Backend> Operation<B> for Concatenated {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let mut from = 0;
+        let mut from = (0, 0);
         for &part in &self.parts {
             let shape = pass.backend().shape(pass.value(part));
-            if pass.needs_grad(part) {
-                let mut share = pass.grad_buffer(part)?;
-                pass.backend().copy_block(shape, &grad, (0, from), &mut share, (0, 0))?;
-                pass.give(part, share)?;
-            }
-            from += shape.cols;
+            give_block(pass, part, &grad, from)?;
+            from = self.axis.after(from, shape);
         }
         pass.recycle(grad);
         Ok(())
     }
+}
+
+impl<B: Backend> Operation<B> for Placed {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        give_block(pass, self.x, &grad, (self.first, 0))?;
+        pass.recycle(grad);
+        Ok(())
+    }
+}
+
+/// Gives an operand its block of a gradient, if it needs one.
+fn give_block<B: Backend>(
+    pass: &mut BackwardPass<'_, '_, B>,
+    var: Var,
+    grad: &B::Matrix,
+    from: (usize, usize),
+) -> Result<(), ComputeError> {
+    if !pass.needs_grad(var) {
+        return Ok(());
+    }
+    let shape = pass.backend().shape(pass.value(var));
+    let mut share = pass.grad_buffer(var)?;
+    pass.backend().copy_block(shape, grad, from, &mut share, (0, 0))?;
+    pass.give(var, share)
 }

@@ -20,6 +20,7 @@ mod dropout;
 mod encoded;
 mod encoded_input;
 mod epilogue;
+mod function;
 mod gather;
 mod graph;
 mod hop_mean;

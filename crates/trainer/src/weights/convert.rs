@@ -271,6 +271,8 @@ fn data_shape(
             n_classes,
             multi_label,
             n_users,
+            node_types: Vec::new(),
+            edge_types: Vec::new(),
             fingerprints,
         });
     };

@@ -5,18 +5,19 @@
 
 mod networks;
 mod own;
+mod typed;
 
 use girih_compute::prelude::*;
-use girih_compute::{Activation, Dtype, Reference, Shape, SparseOperand};
+use girih_compute::{Activation, Dtype, Function, Reference, Shape, SparseOperand};
 use girih_datasets::Features;
-use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, Matrix, NodeType, Norm, RelationSizes, Schema, TypedGraph};
+use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm, RelationSizes};
 use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{
     Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, InputSpec, Inputs,
     Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods, NormKind, Pairs,
-    ParamId, ParamInit, Params, Pool, Propagation, SelfWeight, SpmmOptions, Tape, Targets, Var,
+    ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -313,7 +314,7 @@ fn lightgcn() {
     for layers in [0, 1, 3] {
         let config = ModelConfig { kind: ModelKind::LightGcn, layers, hidden: 5, ..ModelConfig::default() };
         let mut init = ParamInit::new(&Reference, 7, 0);
-        let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
+        let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
         let mut params = init.finish();
         let embedding = model.embedding().unwrap();
         // Initial embeddings are so small that the loss is almost linear.
@@ -423,9 +424,37 @@ fn concatenation() {
         let (both, vector) = (tape.concat(&[product, other]).unwrap(), tape.concat(&[bias, bias]).unwrap());
         tape.head_dots(both, vector, CLASSES).unwrap()
     });
+    check_operation(&single_targets(), |tape, o| {
+        let weight = tape.param(o.w);
+        let x = tape.param(o.x);
+        let x = tape.first_rows(x, 3).unwrap();
+        let rows = tape.concat_rows(&[x, x]).unwrap();
+        let product = tape.linear(rows, weight, LinearOptions::default()).unwrap();
+        tape.place_rows(product, 1, NODES).unwrap()
+    });
 }
 
-const DIMS: Dims =
-    Dims { n_nodes: NODES, n_features: FEATURES, n_classes: CLASSES, relations: RelationSizes::of_plain(NODES, 0) };
+/// Functions whose derivative reads the operand.
+#[test]
+fn functions() {
+    for function in [Function::Gelu, Function::Sigmoid] {
+        check_operation(&single_targets(), |tape, o| {
+            let product = product(tape, o, LinearOptions::default());
+            tape.apply(function, product).unwrap()
+        });
+    }
+}
+
+fn dims() -> Dims {
+    Dims {
+        n_nodes: NODES,
+        n_features: FEATURES,
+        n_classes: CLASSES,
+        relations: RelationSizes::of_plain(NODES, 0),
+        type_widths: Vec::new(),
+        target: None,
+    }
+}
+
 /// Number of features, large enough for sparse features to stay sparse on the device.
 const FEATURES: usize = 12;

@@ -50,49 +50,8 @@ fn ngcn_without_its_mixing_layer() {
     check_model(&config, true);
 }
 
-/// R-GCN with and without bases, features, and weights of the node itself.
-#[test]
-fn relations() {
-    for bases in [0, 2] {
-        for self_weight in [SelfWeight::Shared, SelfWeight::Type, SelfWeight::None] {
-            for (has_features, layers) in [(true, 2), (false, 2), (false, 1)] {
-                let base = ModelConfig { kind: ModelKind::Rgcn, layers, hidden: 3, ..ModelConfig::default() };
-                check_relations(&ModelConfig { bases, self_weight, dropout: 0.3, ..base }, has_features);
-            }
-        }
-    }
-}
-
-/// Graph whose edges have three relations.
-fn typed() -> TypedGraph {
-    let node = NodeType { name: "node".to_owned(), n_nodes: NODES };
-    let edges =
-        |number: usize| EdgeType { relation: format!("r{number}"), source: 0, destination: 0, reverse_of: None };
-    let schema = Schema::new(vec![node], (0..3).map(edges).collect()).unwrap();
-    let graph = graph().with_values(None).unwrap();
-    let relation = |number: usize| graph.filtered(|v, u| (v + 2 * u as usize) % 3 == number);
-    TypedGraph::new(schema, (0..3).map(relation).collect()).unwrap()
-}
-
-/// Checks a model of relations on the whole graph, with features or learned rows.
-fn check_relations(config: &ModelConfig, has_features: bool) {
-    let mut init = ParamInit::new(&Reference, 7, 0);
-    let n_features = if has_features { FEATURES } else { 0 };
-    let dims = Dims { n_features, relations: typed().sizes(), ..DIMS };
-    let model: Box<dyn Model<Reference>> = config.build(dims, &mut init).unwrap();
-    let mut params = init.finish();
-    move_off_zero(&mut params);
-    let spec = model.input_spec();
-    let inputs = match has_features {
-        true => Inputs::prepare(&Reference, graph(), features(true), &spec, Dtype::F32).unwrap(),
-        false => Inputs::of_graph(&Reference, graph(), &spec).unwrap(),
-    };
-    let inputs: &'static _ = Box::leak(Box::new(inputs.with_relations(&Reference, &typed()).unwrap()));
-    check(params, &single_targets(), &|tape| model.forward(tape, inputs).unwrap());
-}
-
 /// Features of all nodes, dense or sparse.
-fn features(sparse: bool) -> Features {
+pub(super) fn features(sparse: bool) -> Features {
     let dense = random(NODES, FEATURES, 4);
     if !sparse {
         return Features::Dense(dense);
@@ -105,7 +64,7 @@ fn features(sparse: bool) -> Features {
 /// Checks a model on the whole graph.
 fn check_model(config: &ModelConfig, sparse: bool) {
     let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let inputs = Inputs::prepare(&Reference, graph(), features(sparse), &model.input_spec(), Dtype::F32).unwrap();
@@ -173,7 +132,7 @@ fn check_learned(config: &ModelConfig) {
     let built = || {
         let mut init = ParamInit::new(&Reference, 7, 0);
         let features = init.embedding(0, "features", Shape::new(NODES, FEATURES), 0.5).unwrap();
-        let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
+        let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
         let mut params = init.finish();
         move_off_zero(&mut params);
         (features, model, params)
@@ -202,7 +161,7 @@ fn check_learned(config: &ModelConfig) {
 /// Checks a model on a batch of three seeds.
 fn check_batch(config: &ModelConfig, sparse: bool, in_place: bool) {
     let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = config.build(DIMS, &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let inputs: &'static _ = Box::leak(Box::new(batch(&model.input_spec(), config.layers, sparse, in_place)));
@@ -248,7 +207,7 @@ fn batch_of_nodes(
         })
     };
     let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());
-    let whole = InputSpec { raw_features: true, propagation: Propagation::Never, ..*input_spec };
+    let whole = InputSpec { raw_features: true, propagation: Propagation::Never, ..input_spec.clone() };
     let features = match (features(sparse), in_place) {
         (all, true) => all,
         (all, false) => rows_of(&all, batch.inputs()),
@@ -278,7 +237,7 @@ fn rows_of(features: &Features, nodes: &[u32]) -> Features {
 }
 
 /// Moves parameters off zero. With zero biases, an isolated node without features would lie on the kink of the ReLU.
-fn move_off_zero(params: &mut Params<Reference>) {
+pub(super) fn move_off_zero(params: &mut Params<Reference>) {
     let ids: Vec<_> = params.iter().map(|(id, _)| id).collect();
     for id in ids {
         for (i, value) in params.value_mut(id).data_mut().iter_mut().enumerate() {

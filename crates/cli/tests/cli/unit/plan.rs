@@ -11,9 +11,10 @@ use girih_partition::{Exchange, ProcessGrid, Scheme, Stages};
 use girih_trainer::distributed::{GraphPlacement, RankOptions};
 use girih_trainer::{BatchConfig, BatchKind, DataSizes, ModelConfig, ModelKind, Plan, TrainConfig};
 
-const SIZES: DataSizes = DataSizes { n_train: 500_000, ..DataSizes::undirected(1_000_000, 20_000_000, 100, 40) };
-
-const SESSION: Session = Session { sizes: SIZES, rows: None, reserved: 0 };
+fn session() -> Session {
+    let sizes = DataSizes { n_train: 500_000, ..DataSizes::undirected(1_000_000, 20_000_000, 100, 40) };
+    Session { sizes, rows: None, reserved: 0 }
+}
 
 /// Only full batches copy a mapped graph, and a copy larger than the free memory is refused.
 #[test]
@@ -42,20 +43,20 @@ fn config() -> TrainConfig {
 }
 
 fn needed(config: &TrainConfig) -> u64 {
-    Plan::on_cuda(config, &SIZES).unwrap().device_bytes()
+    Plan::on_cuda(config, &session().sizes).unwrap().device_bytes()
 }
 
 fn refused(free: u64) -> String {
     let device_memory = DeviceMemory { device: "Some GPU".to_owned(), free };
-    SESSION.check(&device_memory, &SESSION.plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
+    session().check(&device_memory, &session().plan(&config()).unwrap(), &config(), ON_ONE).unwrap_err().to_string()
 }
 
 #[test]
 fn a_plan_that_fits_is_not_refused() {
-    let (config, plan) = (config(), SESSION.plan(&config()).unwrap());
+    let (config, plan) = (config(), session().plan(&config()).unwrap());
     let device_memory = |free| DeviceMemory { device: "Some GPU".to_owned(), free };
-    assert!(SESSION.check(&device_memory(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
-    assert!(SESSION.check(&device_memory(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
+    assert!(session().check(&device_memory(plan.device_bytes()), &plan, &config, ON_ONE).is_ok());
+    assert!(session().check(&device_memory(plan.device_bytes() - 1), &plan, &config, ON_ONE).is_err());
 }
 
 #[test]

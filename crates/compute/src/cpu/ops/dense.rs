@@ -1,8 +1,8 @@
 //! Dense products, and passes over dense matrices on the CPU.
 
 use crate::cpu::matrix::{as_f32, typed};
-use crate::cpu::{Cpu, CpuIds, CpuMatrix, columns, elementwise, gemm, rows};
-use crate::{Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, Fits, Shape, Transpose};
+use crate::cpu::{Cpu, CpuIds, CpuMatrix, columns, elementwise, functions, gemm, rows};
+use crate::{Activation, ActivationGrad, ComputeError, DenseOps, Dropout, Epilogue, Fits, Function, Shape, Transpose};
 
 impl DenseOps for Cpu {
     fn run_gemm(
@@ -118,6 +118,23 @@ impl DenseOps for Cpu {
     ) -> Result<(), ComputeError> {
         let (bias, cols) = (bias.map(as_f32), x.shape().cols);
         typed!(x = x.storage_mut() => elementwise::activate(self.machine.isa, activation, bias.as_deref(), cols, x));
+        Ok(())
+    }
+
+    fn run_apply(&self, _: Fits, function: Function, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        typed!(x = x.storage(), out = out.storage_mut() => functions::apply(self.machine.isa, function, x, out));
+        Ok(())
+    }
+
+    fn run_apply_backward(
+        &self,
+        _: Fits,
+        function: Function,
+        x: &CpuMatrix,
+        grad: &mut CpuMatrix,
+    ) -> Result<(), ComputeError> {
+        typed!(x = x.storage(), grad = grad.storage_mut() =>
+            functions::apply_backward(self.machine.isa, function, x, grad));
         Ok(())
     }
 

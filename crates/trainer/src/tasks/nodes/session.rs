@@ -33,8 +33,8 @@ impl<'m, B: Backend> FullBatchSession<'m, B> {
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config, &input_spec)?;
         let targets = Targets::upload(backend, &labels)?;
         let mut inputs = Inputs::of_features(backend, dataset.graph, features, &input_spec, config.precision)?;
-        if let Some(typed) = dataset.typed.filter(|_| input_spec.relations) {
-            inputs = inputs.with_relations(backend, &typed)?;
+        if let Some(typed) = &dataset.typed {
+            inputs = inputs.with_relations(backend, typed, &input_spec, config.precision)?;
         }
         Ok(Self { inputs, targets, labels, splits: dataset.splits, source })
     }
@@ -42,7 +42,7 @@ impl<'m, B: Backend> FullBatchSession<'m, B> {
     /// Creates a run.
     pub(crate) fn run<'a>(&'a self, backend: &'a B, run: u64) -> Result<FullBatch<'a, B>, TrainError> {
         let nodes = LabelledNodes { labels: &self.labels, targets: &self.targets, splits: &self.splits };
-        start_run(backend, &self.inputs, &nodes, self.source, run)
+        start_run(backend, &self.inputs, &nodes, &self.source, run)
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
     nodes: &LabelledNodes<'a, B>,
-    source: ModelSource<'a, B>,
+    source: &ModelSource<'a, B>,
     run: u64,
 ) -> Result<FullBatch<'a, B>, TrainError> {
     let &LabelledNodes { labels, targets, splits } = nodes;

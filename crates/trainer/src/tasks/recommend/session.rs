@@ -25,7 +25,7 @@ impl<'m, B: Backend> RecommenderSession<'m, B> {
     }
 
     pub(crate) fn run<'a>(&'a self, backend: &'a B, run: u64) -> Result<Recommender<'a, B>, TrainError> {
-        start_run(backend, &self.inputs, &self.interactions, self.source, run)
+        start_run(backend, &self.inputs, &self.interactions, &self.source, run)
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn start_run<'a, B: Backend>(
     backend: &'a B,
     inputs: &'a Inputs<B>,
     interactions: &'a Interactions,
-    source: ModelSource<'a, B>,
+    source: &ModelSource<'a, B>,
     run: u64,
 ) -> Result<Recommender<'a, B>, TrainError> {
     let (model, params) = source.build(backend, run, inputs.ranks.as_deref())?;

@@ -1,0 +1,129 @@
+//! [`LayerTypes`]: types of nodes and edges that a layer reads and computes.
+
+use girih_graph_format::RelationSizes;
+
+/// Types of nodes and edges that a layer reads and computes, each list in ascending order.
+///
+/// Rows of a layer are those of its node types, one type after the other. A layer computes only the types that later
+/// layers read, so that the last one computes the target alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerTypes {
+    /// Node types of the rows that it reads.
+    pub sources: Vec<usize>,
+    /// Node types of the rows that it computes; they are among the sources.
+    pub destinations: Vec<usize>,
+    /// Edge types that end in the destinations.
+    pub relations: Vec<usize>,
+}
+
+impl LayerTypes {
+    /// Types of each of `n_layers` layers, from the inputs on, for the rows of the target's nodes; with `None`, of all.
+    #[must_use]
+    pub fn of(sizes: &RelationSizes, target: Option<usize>, n_layers: usize) -> Vec<Self> {
+        let mut destinations = target.map_or_else(|| (0..sizes.node_types.len()).collect(), |target| vec![target]);
+        let mut layers = Vec::with_capacity(n_layers);
+        for _ in 0..n_layers {
+            let ends = |relation: &usize| destinations.contains(&sizes.relations[*relation].destination);
+            let relations: Vec<usize> = (0..sizes.relations.len()).filter(ends).collect();
+            let of_relations = relations.iter().map(|&relation| sizes.relations[relation].source);
+            let mut sources: Vec<usize> = destinations.iter().copied().chain(of_relations).collect();
+            sources.sort_unstable();
+            sources.dedup();
+            layers.push(Self { sources: sources.clone(), destinations, relations });
+            destinations = sources;
+        }
+        layers.reverse();
+        layers
+    }
+
+    /// First row of each source type, then the number of rows.
+    #[must_use]
+    pub fn source_runs(&self, sizes: &RelationSizes) -> Vec<usize> {
+        runs(self.sources.iter().map(|&of| sizes.node_types[of]))
+    }
+
+    /// First row of each destination type, then the number of rows.
+    #[must_use]
+    pub fn destination_runs(&self, sizes: &RelationSizes) -> Vec<usize> {
+        runs(self.destinations.iter().map(|&of| sizes.node_types[of]))
+    }
+
+    /// First stacked row of each relation, then the number of stacked rows: pairs of a relation and a destination with
+    /// neighbors by it.
+    #[must_use]
+    pub fn stacked_runs(&self, sizes: &RelationSizes) -> Vec<usize> {
+        runs(self.relations.iter().map(|&of| sizes.relations[of].n_destinations))
+    }
+
+    /// First pair of each relation, then the number of pairs of a relation and a source of an edge of it.
+    #[must_use]
+    pub fn pair_runs(&self, sizes: &RelationSizes) -> Vec<usize> {
+        runs(self.relations.iter().map(|&of| sizes.relations[of].n_sources))
+    }
+
+    /// Number of edges of all relations.
+    #[must_use]
+    pub fn n_edges(&self, sizes: &RelationSizes) -> usize {
+        self.relations.iter().map(|&of| sizes.relations[of].n_edges).sum()
+    }
+
+    /// Whether all rows are computed, in the order in which they are read.
+    #[must_use]
+    pub fn keeps_rows(&self) -> bool {
+        self.sources == self.destinations
+    }
+}
+
+/// First element of each part, then the number of elements.
+fn runs(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut end = 0;
+    let ends = sizes.map(|size| {
+        end += size;
+        end
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// First row of a node type among the rows of several types in order.
+///
+/// # Panics
+/// When the type is not among them.
+pub(super) fn first_row(types: &[usize], runs: &[usize], node_type: usize) -> usize {
+    let at = types.iter().position(|&of| of == node_type).expect("layers read the ends of their relations");
+    runs[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use girih_graph_format::RelationSize;
+
+    use super::*;
+
+    fn relation(source: usize, destination: usize) -> RelationSize {
+        RelationSize { source, destination, n_edges: 5, n_sources: 2, n_destinations: 3 }
+    }
+
+    /// Papers (0) are written by authors (1), who work at institutes (2); topics (3) are read by no paper.
+    fn sizes() -> RelationSizes {
+        let relations = vec![relation(1, 0), relation(0, 1), relation(2, 1), relation(0, 3)];
+        RelationSizes { node_types: vec![10, 20, 30, 40], relations }
+    }
+
+    #[test]
+    fn layers_have_the_types_that_reach_the_target() {
+        let layers = LayerTypes::of(&sizes(), Some(0), 2);
+        assert_eq!(layers[1], LayerTypes { sources: vec![0, 1], destinations: vec![0], relations: vec![0] });
+        let first = LayerTypes { sources: vec![0, 1, 2], destinations: vec![0, 1], relations: vec![0, 1, 2] };
+        assert_eq!(layers[0], first);
+        assert_eq!(first.source_runs(&sizes()), [0, 10, 30, 60]);
+        assert_eq!((first.pair_runs(&sizes()), first.stacked_runs(&sizes())), (vec![0, 2, 4, 6], vec![0, 3, 6, 9]));
+        assert_eq!((first.n_edges(&sizes()), first.keeps_rows(), layers[1].keeps_rows()), (15, false, false));
+    }
+
+    #[test]
+    fn without_a_target_all_layers_have_all_types() {
+        let layers = LayerTypes::of(&sizes(), None, 2);
+        assert_eq!(layers[0], layers[1]);
+        assert!(layers[0].keeps_rows() && layers[0].relations.len() == 4);
+    }
+}

@@ -1,0 +1,195 @@
+//! [`Hgt`]: the heterogeneous graph transformer (Hu et al., WWW 2020).
+
+use girih_compute::{Activation, Backend, ComputeError, Dropout, Function, Shape};
+
+use super::spec::{Dims, InputSpec, Model};
+use crate::config::ModelConfig;
+use crate::layers::{
+    Entry, Inputs, LayerRelations, LayerTypes, Linear, RelationForm, RelationGraph, RelationPairs, RelationSpec, Rows,
+};
+use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
+
+/// Layers of attention over the neighbors of all relations, over the rows of an [`Entry`], and a linear layer.
+///
+/// For each head, the score of the edge from `u` to `v` by relation `r` is `μ_r·(K_s·h_u)·A_r·(Q_t·h_v) / √d`, with the
+/// types `s` and `t` of `u` and `v`. Its softmax over all neighbors weighs the values `M_r·V_s·h_u`. A layer returns
+/// `h_v + σ(γ_t)·(O_t·gelu(heads) + b - h_v)`.
+pub struct Hgt {
+    entry: Entry,
+    layers: Vec<Layer>,
+    classes: Linear,
+    spec: RelationSpec,
+    config: ModelConfig,
+}
+
+struct Layer {
+    heads: Vec<Head>,
+    /// Row `t` has the elements of `O_t`.
+    out: ParamId,
+    bias: ParamId,
+    /// Row `t` has `γ_t`.
+    gate: ParamId,
+    /// Number of columns of all heads.
+    outputs: usize,
+}
+
+/// Weights of a head: a row for each source type, destination type or relation.
+struct Head {
+    keys: ParamId,
+    values: ParamId,
+    queries: ParamId,
+    /// Elements of `A_r`.
+    attention: ParamId,
+    /// Elements of `M_r`.
+    messages: ParamId,
+    /// `μ_r`.
+    prior: ParamId,
+    width: usize,
+}
+
+impl Hgt {
+    /// A network with newly initialised parameters.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn new<B: Backend>(
+        config: &ModelConfig,
+        dims: &Dims,
+        init: &mut ParamInit<'_, B>,
+    ) -> Result<Self, ComputeError> {
+        let types = LayerTypes::of(&dims.relations, dims.target, config.layers);
+        let width = config.hidden * config.heads;
+        let entry = Entry::new(init, dims, &types[0].sources, width)?;
+        let layers = types.iter().enumerate().map(|(i, types)| Layer::new(init, config, i + 1, types));
+        let layers = layers.collect::<Result<_, _>>()?;
+        let classes = Linear::new(init, config.layers + 1, width, dims.n_classes)?;
+        let spec = RelationSpec { layers: types, form: RelationForm::Attention, learns_pairs: false };
+        Ok(Self { entry, layers, classes, spec, config: config.clone() })
+    }
+}
+
+impl<B: Backend> Model<B> for Hgt {
+    fn input_spec(&self) -> InputSpec {
+        InputSpec { relations: Some(self.spec.clone()), ..InputSpec::of_raw_features(None) }
+    }
+
+    fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
+        let (config, relations) = (&self.config, inputs.relations());
+        let mut rows = self.entry.forward(tape, inputs, (config.input_dropout(), config.dropout))?;
+        for (layer, of) in self.layers.iter().zip(&relations.layers) {
+            let mask = tape.next_dropout(config.dropout);
+            rows = layer.forward(tape, of, rows, mask)?;
+            tape.mark_layer(rows);
+        }
+        let logits = self.classes.forward(tape, &Rows::Dense(rows), LinearOptions::default())?;
+        relations.place(tape, logits)
+    }
+}
+
+impl Layer {
+    fn new<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        config: &ModelConfig,
+        layer: usize,
+        types: &LayerTypes,
+    ) -> Result<Self, ComputeError> {
+        let outputs = config.hidden * config.heads;
+        let heads = (0..config.heads).map(|head| Head::new(init, (layer, head), types, (outputs, config.hidden)));
+        let heads = heads.collect::<Result<_, _>>()?;
+        let n_types = types.destinations.len();
+        let of_out = Shape::new(n_types, outputs * outputs);
+        Ok(Self {
+            heads,
+            out: init.glorot_of(layer, "out", of_out, (outputs, outputs))?,
+            bias: init.zeros(layer, "bias", Shape::new(1, outputs))?,
+            gate: init.ones(layer, "gate", Shape::new(n_types, 1))?,
+            outputs,
+        })
+    }
+
+    fn forward<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        relations: &'a LayerRelations<B>,
+        rows: Var,
+        mask: Option<Dropout>,
+    ) -> Result<Var, ComputeError> {
+        let RelationGraph::Attention { pairs, pattern, diagonal, types } = &relations.graph else {
+            unreachable!("the model asked for attention over all neighbors");
+        };
+        let own = relations.own_rows(tape, rows)?;
+        let heads = self.heads.iter().map(|head| head.attended(tape, (relations, pairs, pattern), rows, own));
+        let heads = heads.collect::<Result<Vec<_>, _>>()?;
+        let heads = tape.concat(&heads)?;
+        let (heads, weights) = (tape.apply(Function::Gelu, heads)?, tape.param(self.out));
+        let products = tape.linear_runs(&relations.destination_runs, heads, weights, self.outputs)?;
+        let bias = Some(tape.param(self.bias));
+        let step = tape.combine(&[(1.0, products), (-1.0, own)], bias, Activation::Identity)?;
+        let step = tape.dropout(step, mask)?;
+        let gate = tape.param(self.gate);
+        let gate = tape.apply(Function::Sigmoid, gate)?;
+        let gates = Some(tape.gather_rows(gate, &types.ids, types.n)?);
+        let step = tape.spmm(diagonal, step, SpmmOptions { weights: gates, ..SpmmOptions::default() })?;
+        tape.add(own, step)
+    }
+}
+
+impl Head {
+    fn new<B: Backend>(
+        init: &mut ParamInit<'_, B>,
+        (layer, head): (usize, usize),
+        types: &LayerTypes,
+        (inputs, width): (usize, usize),
+    ) -> Result<Self, ComputeError> {
+        let (n_relations, n_sources) = (types.relations.len(), types.sources.len());
+        let mut weights = |name: &str, n: usize, inputs: usize| {
+            let shape = Shape::new(n, inputs * width);
+            init.glorot_of(layer, &format!("{name}_{head}"), shape, (inputs, width))
+        };
+        Ok(Self {
+            keys: weights("key", n_sources, inputs)?,
+            values: weights("value", n_sources, inputs)?,
+            queries: weights("query", types.destinations.len(), inputs)?,
+            attention: weights("attention", n_relations, width)?,
+            messages: weights("message", n_relations, width)?,
+            prior: init.ones(layer, &format!("prior_{head}"), Shape::new(n_relations, 1))?,
+            width,
+        })
+    }
+
+    /// Values of the neighbors of each destination, weighed by attention.
+    fn attended<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        (relations, pairs, pattern): (&'a LayerRelations<B>, &'a RelationPairs<B>, &'a B::Sparse),
+        rows: Var,
+        own: Var,
+    ) -> Result<Var, ComputeError> {
+        let scale = 1.0 / (self.width as f32).sqrt();
+        let (prior, attention) = (tape.param(self.prior), tape.param(self.attention));
+        let prior = tape.combine(&[(scale, prior)], None, Activation::Identity)?;
+        let attention = tape.linear_runs(&pairs.relations, prior, attention, self.width * self.width)?;
+        let messages = tape.param(self.messages);
+        let keys = self.of_pairs(tape, (relations, pairs), (rows, self.keys), attention)?;
+        let values = self.of_pairs(tape, (relations, pairs), (rows, self.values), messages)?;
+        let weights = tape.param(self.queries);
+        let queries = tape.linear_runs(&relations.destination_runs, own, weights, self.width)?;
+        let scores = tape.sddmm(pattern, queries, keys, 1)?;
+        let shares = Some(tape.segment_softmax(pattern, scores)?);
+        tape.spmm(pattern, values, SpmmOptions { weights: shares, ..SpmmOptions::default() })
+    }
+
+    /// Products of the source rows of pairs with a weight of their type and one of their relation.
+    fn of_pairs<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        (relations, pairs): (&'a LayerRelations<B>, &'a RelationPairs<B>),
+        (rows, of_types): (Var, ParamId),
+        of_relations: Var,
+    ) -> Result<Var, ComputeError> {
+        let weights = tape.param(of_types);
+        let of_rows = tape.linear_runs(&relations.source_runs, rows, weights, self.width)?;
+        let of_pairs = tape.gather_rows(of_rows, &pairs.rows.ids, pairs.rows.n)?;
+        tape.linear_runs(&pairs.runs, of_pairs, of_relations, self.width)
+    }
+}
