@@ -184,7 +184,7 @@ impl Dataset {
         if let Some(typed) = &self.typed {
             typed.check()?;
             types::check_union(&typed.graph, &self.graph)?;
-            self.check_target(typed)?;
+            types::check_target(self, typed)?;
         }
         if let Some(names) = &self.names {
             names.validate(self.n_nodes(), self.n_classes())?;
@@ -205,35 +205,6 @@ impl Dataset {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
         }
         Ok(())
-    }
-
-    /// Checks that labels and splits are those of the target's nodes, and features those of types, if there are several.
-    fn check_target(&self, typed: &TypedData) -> Result<(), DatasetError> {
-        if !typed.has_several_types() {
-            return Ok(());
-        }
-        if self.features.is_some() || self.features_from.is_some() {
-            let message = "features of all nodes, but there are several node types; features belong to types";
-            return Err(DatasetError::invalid(message));
-        }
-        let (ids, name) = (typed.target_ids(), &typed.graph.schema().node_types()[typed.target].name);
-        let other = |node: &NodeId| !ids.contains(&(*node as usize));
-        let nodes = self.splits.iter().flat_map(|split| split.parts()).flat_map(|(_, nodes)| nodes);
-        if let Some(node) = nodes.into_iter().find(|node| other(node)) {
-            return Err(DatasetError::invalid(format!("node {node} of a split is none of the target, {name}")));
-        }
-        let labelled = match &self.labels {
-            Some(Labels::Single { classes, .. }) => {
-                (0..self.n_nodes() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
-            }
-            _ => None,
-        };
-        match labelled {
-            Some(node) => {
-                Err(DatasetError::invalid(format!("node {node} has a label, but is none of the target, {name}")))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Hash of all data for training and testing, in the order of the nodes: equal for equal data.
@@ -357,14 +328,11 @@ impl Dataset {
     /// As [`Features::encoded`].
     pub fn with_codec(self, codec: Option<CodecSpec>, seed: u64) -> Result<Self, DatasetError> {
         let Some(codec) = codec else { return Ok(self) };
-        let features = self.features.map(|features| features.encoded(codec, seed)).transpose()?;
-        let typed = match self.typed {
-            Some(typed) if typed.has_several_types() => {
-                Some(Arc::new(Arc::unwrap_or_clone(typed).with_codec(codec, seed)?))
-            }
-            typed => typed,
-        };
-        Ok(Self { features, typed, ..self })
+        let encoded = self.with_type_features(|features| features.encoded(codec, seed))?;
+        match encoded.features {
+            Some(features) => Ok(Self { features: Some(features.encoded(codec, seed)?), ..encoded }),
+            None => Ok(encoded),
+        }
     }
 
     /// Sets the rule by which training makes features, with a note; `None` sets no rule.

@@ -124,7 +124,14 @@ impl FeaturesFrom {
     /// # Errors
     /// When the data has features, or users and items.
     pub(crate) fn check_data(self, outline: &Outline) -> Result<(), DatasetError> {
-        let Outline { name, n_features, n_users, .. } = outline;
+        let Outline { name, n_features, n_users, relations, .. } = outline;
+        if relations.node_types.len() > 1 {
+            return Err(DatasetError::invalid(format!(
+                "{name} has {} types of nodes, whose features belong to types, and --features-from {self} makes rows of \
+                 all nodes; leave it out",
+                relations.node_types.len()
+            )));
+        }
         if n_users.is_some() {
             return Err(DatasetError::invalid(format!(
                 "{name} has users and items, for each of which lightgcn learns a row by itself; leave --features-from \

@@ -24,8 +24,11 @@ use crate::edges::refuse_duplicates_option;
 use crate::feature_file::{open_matrix, open_store};
 use crate::inventory::{Inventory, reason};
 use crate::labels::MAX_CLASSES;
+use crate::load::refuse_typed_options;
+use crate::typed_folder::TypedSection;
 use crate::{
     Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED, folder_edges,
+    typed_folder,
 };
 
 /// Name of the data set's section in the manifest.
@@ -87,11 +90,22 @@ pub(crate) enum LabelKind {
     Multi,
 }
 
+impl LabelKind {
+    /// Kind of some labels.
+    pub(crate) fn of(labels: Option<&Labels>) -> Self {
+        match labels {
+            None => Self::None,
+            Some(Labels::Single { .. }) => Self::Single,
+            Some(Labels::Multi { .. }) => Self::Multi,
+        }
+    }
+}
+
 impl Dataset {
     /// Writes the data set as a folder at `path`, which appears whole or not at all.
     ///
     /// # Errors
-    /// When the data has types, writing fails, or `path` exists and is not such a folder.
+    /// When a typed graph has a split of edges or users and items, writing fails, or `path` exists and is not such a folder.
     pub fn save(&self, path: &Path) -> Result<(), DatasetError> {
         self.save_with(path, |_| Ok(()))
     }
@@ -116,12 +130,16 @@ impl Dataset {
         self.check_writable()?;
         let mut folder = FolderWriter::create(path)?;
         more(&folder)?;
+        if let Some(typed) = &self.typed {
+            typed_folder::write(&mut folder, self, typed)?;
+            return Ok(folder.finish()?);
+        }
         folder.graph(&self.graph)?;
         if let Some(features) = &self.features {
             write_features(&mut folder, features)?;
         }
         if let Some(labels) = &self.labels {
-            write_labels(&mut folder, labels)?;
+            label_array(&mut folder, "labels", labels)?;
         }
         for (i, split) in self.splits.iter().enumerate() {
             for (part, ids) in split.parts() {
@@ -152,11 +170,7 @@ impl Dataset {
                 Some(Features::Compressed(_)) => FeatureKind::Compressed,
             },
             n_features: self.n_features(),
-            labels: match self.labels {
-                None => LabelKind::None,
-                Some(Labels::Single { .. }) => LabelKind::Single,
-                Some(Labels::Multi { .. }) => LabelKind::Multi,
-            },
+            labels: LabelKind::of(self.labels.as_ref()),
             n_classes: self.n_classes(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
             edge_split: self.edge_split.is_some(),
@@ -180,15 +194,16 @@ fn write_features(folder: &mut FolderWriter, features: &Features) -> Result<(), 
     Ok(())
 }
 
-fn write_labels(folder: &mut FolderWriter, labels: &Labels) -> Result<(), DatasetError> {
+/// Writes labels as the array of a name.
+pub(crate) fn label_array(folder: &mut FolderWriter, name: &str, labels: &Labels) -> Result<(), DatasetError> {
     match labels {
         Labels::Single { classes, .. } => {
             let signed: Vec<i32> = classes.iter().map(|&c| if c == UNLABELLED { -1 } else { c as i32 }).collect();
-            folder.array("labels", &[signed.len()], &signed)?;
+            folder.array(name, &[signed.len()], &signed)?;
         }
         Labels::Multi { n_classes, targets } => {
             let bits: Vec<u8> = targets.data().iter().map(|&t| u8::from(t != 0.0)).collect();
-            folder.array("labels", &[targets.n_rows(), *n_classes], &bits)?;
+            folder.array(name, &[targets.n_rows(), *n_classes], &bits)?;
         }
     }
     Ok(())
@@ -199,7 +214,9 @@ fn write_labels(folder: &mut FolderWriter, labels: &Labels) -> Result<(), Datase
 #[must_use]
 pub fn saved_name(path: &Path) -> Option<String> {
     let folder = Folder::open(path, Verify::Structure).ok()?;
-    folder.section::<DatasetSection>(SECTION).ok().flatten().map(|section| section.name)
+    let plain = || folder.section::<DatasetSection>(SECTION).ok().flatten().map(|section| section.name);
+    let typed = || folder.section::<TypedSection>(typed_folder::SECTION).ok().flatten().map(|section| section.name);
+    plain().or_else(typed)
 }
 
 /// Loads a folder that [`Dataset::save`] wrote, or one that holds a graph alone; arrays are mapped.
@@ -209,6 +226,13 @@ pub fn saved_name(path: &Path) -> Option<String> {
 pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     refuse_duplicates_option(options, "a girih folder stores each pair of nodes once").map_err(|e| e.at(path))?;
     let folder = Folder::open(path, options.verify)?;
+    if typed_folder::is_typed(&folder) {
+        refuse_typed_options(options, &["--reverse", "--target"]).map_err(|e| e.at(path))?;
+        let mut notes = typed_folder::notes_of(&folder).map_err(|e| e.at(path))?;
+        let dataset = typed_folder::read(&folder, options, &mut notes).map_err(|e| e.at(path))?;
+        return Ok(Dataset { notes, ..dataset });
+    }
+    refuse_typed_options(options, &[]).map_err(|e| e.at(path))?;
     let notes = notes_of(&folder).map_err(|e| e.at(path))?;
     let dataset = read(&folder, options).map_err(|e| e.at(path))?;
     Ok(Dataset { notes, ..dataset })
@@ -368,8 +392,12 @@ fn read_labels(folder: &Folder, section: &DatasetSection) -> Result<Option<Label
 
 /// Converts an array to the labels of all nodes.
 pub(crate) fn labels_of(array: Array, section: &DatasetSection) -> Result<Labels, DatasetError> {
-    let n_classes = section.n_classes;
-    if section.labels == LabelKind::Multi {
+    labels_of_kind(array, section.labels, section.n_classes)
+}
+
+/// Converts an array to labels of a kind.
+pub(crate) fn labels_of_kind(array: Array, kind: LabelKind, n_classes: usize) -> Result<Labels, DatasetError> {
+    if kind == LabelKind::Multi {
         let targets: Matrix = array.into_matrix()?;
         return Ok(Labels::Multi { n_classes, targets });
     }

@@ -6,8 +6,8 @@
 //! - [`EdgeSplit`]: the data's own split of edges; [`Benchmark`]: data sets of OGB and their metrics.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
 //! - [`Interactions`]: users and items, for recommenders.
-//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`ReverseEdges`] and
-//!   [`LabelColumns`] are those of typed data.
+//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`ReverseEdges`],
+//!   [`LabelColumns`] and [`TypeNames`] are those of typed data.
 //! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
 //! - [`NewNodes`]: nodes that a graph does not have, for predictions.
@@ -34,6 +34,8 @@ mod folder_edges;
 pub mod generate;
 mod gnn_benchmark;
 mod heterophilous;
+mod homogeneous;
+mod id_pairs;
 mod interactions;
 mod inventory;
 mod labels;
@@ -51,6 +53,7 @@ mod output;
 mod pickle;
 mod planetoid;
 mod recognize;
+mod reverses;
 mod rows;
 mod source;
 mod sparse;
@@ -59,6 +62,9 @@ mod splits;
 mod stored;
 mod text_table;
 mod type_rules;
+mod typed_arrays;
+mod typed_folder;
+mod typed_parts;
 
 pub use components::Components;
 pub use dataset::{
@@ -71,6 +77,7 @@ pub use feature_file::FEATURE_STORE;
 pub use feature_norm::FeatureNorm;
 pub use features_from::{FeaturesFrom, WalkMethod};
 pub use folder::saved_name;
+pub use id_pairs::TypeNames;
 pub use interactions::Interactions;
 pub use load::load;
 pub use new_nodes::{NewNodes, NewRows};

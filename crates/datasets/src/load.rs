@@ -13,13 +13,15 @@ use crate::edges::{directed_as, refuse_duplicates_option};
 use crate::feature_file::{open_matrix, open_store};
 use crate::file_kind::{FileKind, ending, stem};
 use crate::inventory::Inventory;
-use crate::named_arrays::ArrayFolder;
+use crate::named_arrays::{ArrayFolder, NamedArrays};
 use crate::named_labels::{self, LabelFiles};
 use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
+use crate::typed_parts::{among_all, shifted};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
 use crate::{
-    edge_list, folder, gnn_benchmark, heterophilous, labels, lightgcn, named_arrays, ntriples, ogb, planetoid,
+    edge_list, folder, gnn_benchmark, heterophilous, id_pairs, labels, lightgcn, named_arrays, ntriples, ogb,
+    planetoid, typed_arrays,
 };
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
@@ -36,7 +38,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let (dataset, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
-            refuse_typed_options(options)?;
+            refuse_typed_options(options, &[])?;
             let options = &until_divided(options);
             let codec = options.codec.map(|codec| (codec, options.seed));
             (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, None)
@@ -46,9 +48,16 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
     let dataset = dataset.with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
-    let dataset = choose_split(with_split(dataset, options)?, options.split)?;
+    let split = options.split.map(|split| number_of_split(path.as_deref(), split));
+    let dataset = choose_split(with_split(dataset, options)?, split)?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     Ok(dataset)
+}
+
+/// Number from 0 of a split set that is chosen. Files of id pairs have numbers in their names, which choose as well.
+fn number_of_split(path: Option<&Path>, split: usize) -> usize {
+    let found = path.and_then(|path| recognize(path).ok()).filter(|found| found.format == Format::IdPairs);
+    found.and_then(|found| id_pairs::number_of_split(&found.path, split)).unwrap_or(split)
 }
 
 /// Refuses data that is partly unused or doubtful, if the options ask for that.
@@ -71,7 +80,11 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
                 &[("splits", n as u64)],
             );
         }
-        dataset.splits = drawn_as_asked(dataset.labels.as_ref(), options, &mut dataset.notes)?;
+        // Only nodes of the target take part, by their ids inside it.
+        let target = dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids());
+        let labels = dataset.labels.as_ref().map(|labels| labels.row_slice(target.clone()));
+        let drawn = drawn_as_asked(labels.as_ref(), options, &mut dataset.notes)?;
+        dataset.splits = drawn.into_iter().map(|split| shifted(split, target.start)).collect();
     }
     Ok(dataset)
 }
@@ -101,11 +114,17 @@ fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datas
             "users and items have edges in both directions and no features; leave what symmetrizes or divides out",
         ));
     }
+    if dataset.typed.is_some() && symmetrizes {
+        return Err(DatasetError::invalid(
+            "--symmetrize mixes the directions of a relation; --reverse add has both, as relations of their own",
+        ));
+    }
     if symmetrizes && !dataset.graph.is_symmetric() {
         dataset.graph = directed_as(dataset.graph, options, true, &mut dataset.notes);
     }
     if options.features.is_none() {
         dataset.features = dataset.features.map(|features| norm.apply(features)).transpose()?;
+        dataset = dataset.with_type_features(|features| norm.apply(features))?;
         dataset.feature_norm = norm;
     }
     Ok(dataset)
@@ -127,8 +146,8 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
 fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
-    if !matches!(format, Format::RdfFolder | Format::File(FileKind::NTriples)) {
-        refuse_typed_options(options).map_err(|e| e.at(&path))?;
+    if let Some(allowed) = typed_flags(format) {
+        refuse_typed_options(options, allowed).map_err(|e| e.at(&path))?;
     }
     let mut dataset = match format {
         Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
@@ -137,12 +156,9 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
         Format::LightGcn => as_told(lightgcn::load(&path, options)?, options).map_err(|e| e.at(&path))?,
         Format::ArrayFolder => {
             folder::refuse_without_manifest(&path)?;
-            with_store(
-                named_arrays::load(&mut ArrayFolder::open(&path)?, &stem(&path), options)?,
-                &path,
-                options.verify,
-            )?
+            with_store(load_arrays(&mut ArrayFolder::open(&path)?, &path, options)?, &path, options.verify)?
         }
+        Format::IdPairs => id_pairs::load(&path, stem(&path), options)?,
         Format::RdfFolder => ntriples::load_folder(&path, options)?,
         Format::File(kind) => load_file(kind, &path, options)?,
     };
@@ -181,19 +197,43 @@ fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), Data
     }
 }
 
-/// Refuses options of typed data for other data.
-fn refuse_typed_options(options: &LoadOptions) -> Result<(), DatasetError> {
-    match options.typed_flag() {
-        None => Ok(()),
-        Some(flag) => Err(DatasetError::invalid(format!("{flag} is for N-Triples, and this is none; leave it out"))),
+/// Flags of typed data that have a meaning for a format. `None` where its contents decide.
+fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
+    match format {
+        Format::RdfFolder | Format::File(FileKind::NTriples) => Some(&RDF_FLAGS),
+        Format::IdPairs => Some(&["--reverse", "--target", "--type-names"]),
+        Format::Girih | Format::ArrayFolder | Format::File(FileKind::Npz | FileKind::Zip | FileKind::Tensors) => None,
+        _ => Some(&[]),
     }
+}
+
+/// Flags of typed data for N-Triples.
+const RDF_FLAGS: [&str; 7] =
+    ["--literals", "--reverse", "--train", "--val", "--test", "--label-columns", "--val-share"];
+
+/// Refuses options of typed data for other data, but for the flags that have a meaning here.
+pub(crate) fn refuse_typed_options(options: &LoadOptions, allowed: &[&str]) -> Result<(), DatasetError> {
+    match options.typed_flag(allowed) {
+        None => Ok(()),
+        Some((flag, of)) => Err(DatasetError::invalid(format!("{flag} is for {of}, which this is not; leave it out"))),
+    }
+}
+
+/// Loads named arrays, with types or without.
+fn load_arrays(source: &mut dyn NamedArrays, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    if typed_arrays::recognizes(source) {
+        refuse_typed_options(options, &["--reverse", "--target"]).map_err(|e| e.at(path))?;
+        return typed_arrays::load(source, &stem(path), options);
+    }
+    refuse_typed_options(options, &[]).map_err(|e| e.at(path))?;
+    named_arrays::load(source, &stem(path), options)
 }
 
 fn load_file(kind: FileKind, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     match kind {
-        FileKind::Npz => load_npz(&mut Npz::open(path)?, &stem(path), options),
+        FileKind::Npz => load_npz(&mut Npz::open(path)?, path, options),
         FileKind::Zip => load_zip(path, options),
-        FileKind::Tensors => named_arrays::load(&mut Tensors::open(path)?, &stem(path), options),
+        FileKind::Tensors => load_arrays(&mut Tensors::open(path)?, path, options),
         FileKind::EdgeList => edge_list::load(path, options),
         FileKind::MatrixMarket => load_matrix_market(path, options),
         FileKind::Metis => load_metis(path, options),
@@ -236,12 +276,17 @@ fn load_zip(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError>
     };
     let mut others = Inventory::of_names(zip.members().iter().cloned());
     others.take(member);
-    let mut dataset = load_npz(&mut zip.inner(member)?, &stem(path), options)?;
+    let mut dataset = load_npz(&mut zip.inner(member)?, path, options)?;
     others.note(&mut dataset.notes);
     Ok(dataset)
 }
 
-fn load_npz(npz: &mut Npz, name: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+fn load_npz(npz: &mut Npz, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    if typed_arrays::recognizes(npz) {
+        return load_arrays(npz, path, options);
+    }
+    refuse_typed_options(options, &[]).map_err(|e| e.at(path))?;
+    let name = &stem(path);
     if gnn_benchmark::recognizes(npz) {
         return gnn_benchmark::load(npz, name, options);
     }
@@ -292,7 +337,8 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         let features = read_features(path, dataset.n_nodes(), options, &mut dataset.notes)?;
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
         dataset.feature_norm = norm;
-        dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
+        let n_rows = dataset.features.as_ref().map_or(0, Features::n_rows);
+        dataset.validate().map_err(|e| with_hint(e, &dataset, n_rows).at(path))?;
     }
     if dataset.names.is_some() && options.names_labels() && !names_array(options) {
         named_labels::attach(&mut dataset, &LabelFiles::of(options), options)?;
@@ -301,13 +347,17 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
             let text = format!("labels of the data are not used: {} takes their place", path.display());
             dataset.notes.make_up("replaced_labels", text, &[]);
         }
-        let labels = read_labels(path, dataset.n_nodes(), options, &mut dataset.notes)?;
+        // Labels of typed data are those of the target's nodes.
+        let target = dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids());
+        let labels = read_labels(path, target.len(), options, &mut dataset.notes)?;
+        labels.validate(target.len()).map_err(|e| with_hint(e, &dataset, labels.n_nodes()).at(path))?;
         if dataset.splits.is_empty() {
             let drawn = LoadOptions { labels: None, ..options.clone() };
-            dataset.splits = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);
+            let drawn = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);
+            dataset.splits = drawn.into_iter().map(|split| shifted(split, target.start)).collect();
         }
-        dataset.labels = Some(labels);
-        dataset.validate().map_err(|e| with_hint(e, &dataset).at(path))?;
+        dataset.labels = Some(among_all(labels, target.start, dataset.n_nodes()));
+        dataset.validate().map_err(|e| e.at(path))?;
     }
     Ok(dataset)
 }
@@ -318,12 +368,10 @@ fn names_array(options: &LoadOptions) -> bool {
     !options.labels.as_ref().is_some_and(is_table) && LabelFiles::of(options).parts.iter().all(Option::is_none)
 }
 
-/// Adds a hint to an error about row counts, if the first node has no edges.
-fn with_hint(error: DatasetError, dataset: &Dataset) -> DatasetError {
+/// Adds a hint to an error about `n_rows` rows of a file, if the first node has no edges.
+fn with_hint(error: DatasetError, dataset: &Dataset, n_rows: usize) -> DatasetError {
     let n = dataset.n_nodes();
-    let rows = [dataset.features.as_ref().map(Features::n_rows), dataset.labels.as_ref().map(crate::Labels::n_nodes)];
-    let lacks_one = rows.into_iter().flatten().any(|rows| rows + 1 == n);
-    if !lacks_one || n == 0 || dataset.graph.degree(0) > 0 || dataset.graph.indices().contains(&0) {
+    if n_rows + 1 != n || dataset.graph.degree(0) > 0 || dataset.graph.indices().contains(&0) {
         return error;
     }
     DatasetError::invalid(format!("{error}; node 0 has no edges: where ids count from 1, give --ids-from 1"))

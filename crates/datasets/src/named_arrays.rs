@@ -23,18 +23,20 @@ use girih_graph_format::file::Array;
 use girih_graph_format::{Matrix, NodeId, Notes};
 use girih_machine::memory::Free;
 
-pub(crate) use self::graph::from_edge_index;
-pub(crate) use self::source::{ArrayFolder, NamedArrays};
-use self::source::{Arrays, only_one};
-pub(crate) use self::splits::note_empty;
+pub(crate) use self::graph::{from_edge_index, pairs};
+use self::source::only_one;
+pub(crate) use self::source::{ArrayFolder, Arrays, NamedArrays};
+pub(crate) use self::splits::{note_empty, read as read_splits};
 use crate::sparse::csr_from_arrays;
 use crate::splits::drawn_by;
 use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, labels, memory};
 
 /// Array whose presence indicates sparse features.
 const SPARSE_FEATURES: &str = "features_indptr";
-const FEATURES: [&str; 4] = ["x", "features", "feat", SPARSE_FEATURES];
-const LABELS: [&str; 3] = ["y", "labels", "label"];
+/// Names of arrays of features.
+pub(crate) const FEATURES: [&str; 4] = ["x", "features", "feat", SPARSE_FEATURES];
+/// Names of arrays of labels.
+pub(crate) const LABELS: [&str; 3] = ["y", "labels", "label"];
 
 /// Whether the arrays contain a graph.
 pub(crate) fn holds_graph(source: &dyn NamedArrays) -> bool {
@@ -108,7 +110,7 @@ pub(crate) fn read_new_nodes(source: &mut dyn NamedArrays) -> Result<NewArrays, 
             return Err(DatasetError::invalid("no array x and no num_nodes; give the features of new nodes"));
         }
     };
-    let edges = graph::pairs(arrays.required("edge_index")?)?;
+    let edges = pairs(arrays.required("edge_index")?)?;
     memory::check_declared_nodes(n_nodes, (features.as_ref().map(Matrix::n_rows), None), edges[0].len(), Free::now())?;
     let weights = arrays.take("edge_weight")?.map(graph::one_column).transpose()?;
     if let Some(name) = arrays.unused().next() {
@@ -120,7 +122,7 @@ pub(crate) fn read_new_nodes(source: &mut dyn NamedArrays) -> Result<NewArrays, 
 }
 
 /// Draws splits for labels that come without any; draws none if an unknown array may be one.
-fn drawn_unless_there(
+pub(crate) fn drawn_unless_there(
     arrays: &mut Arrays<'_>,
     labels: &Labels,
     options: &LoadOptions,
@@ -142,7 +144,7 @@ fn drawn_unless_there(
 }
 
 /// Value of an array of one element.
-fn scalar(arrays: &mut Arrays<'_>, name: &str) -> Result<Option<usize>, DatasetError> {
+pub(crate) fn scalar(arrays: &mut Arrays<'_>, name: &str) -> Result<Option<usize>, DatasetError> {
     let Some(array) = arrays.take(name)? else { return Ok(None) };
     let origin = array.origin().to_owned();
     match array.into_ids()?[..] {
@@ -151,7 +153,8 @@ fn scalar(arrays: &mut Arrays<'_>, name: &str) -> Result<Option<usize>, DatasetE
     }
 }
 
-fn read_features(arrays: &mut Arrays<'_>) -> Result<Option<Features>, DatasetError> {
+/// Reads the features, dense or sparse.
+pub(crate) fn read_features(arrays: &mut Arrays<'_>) -> Result<Option<Features>, DatasetError> {
     let Some(name) = only_one(arrays, &FEATURES)? else { return Ok(None) };
     if name == SPARSE_FEATURES {
         let shape = arrays.required("features_shape")?;
@@ -172,7 +175,8 @@ fn read_features(arrays: &mut Arrays<'_>) -> Result<Option<Features>, DatasetErr
     Ok(Some(Features::Dense(arrays.required(name)?.into_matrix()?)))
 }
 
-fn read_labels(
+/// Reads the labels, as the options say.
+pub(crate) fn read_labels(
     arrays: &mut Arrays<'_>,
     options: &LoadOptions,
     notes: &mut Notes,

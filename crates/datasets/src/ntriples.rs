@@ -19,7 +19,8 @@ pub use self::options::{LabelColumns, Literals, ReverseEdges};
 use crate::file_kind::{FileKind, stem};
 use crate::inventory::Inventory;
 use crate::named_labels::{self, LabelFiles};
-use crate::{Dataset, DatasetError, LoadOptions, Names, TypedData};
+use crate::typed_parts::check_edge_options;
+use crate::{Dataset, DatasetError, LoadOptions, Names, TypedData, reverses};
 
 /// Name of the only type of nodes.
 const NODE_TYPE: &str = "entity";
@@ -35,7 +36,7 @@ const UNCHECKED: u64 = 64 << 20;
 /// # Errors
 /// When a line is no triple, naming the line; when there is none, or memory does not suffice.
 pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    check_options(options).map_err(|e| e.at(path))?;
+    check_edge_options(options).map_err(|e| e.at(path))?;
     let triples = Triples::read(path, options.literals.unwrap_or_default()).map_err(|e| e.at(path))?;
     triples.into_dataset(stem(path), options).map_err(|e| e.at(path))
 }
@@ -70,21 +71,6 @@ fn file_in(folder: &Path) -> Option<PathBuf> {
     let paths = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files = paths.filter(|path| FileKind::of(path) == Some(FileKind::NTriples));
     files.next().filter(|_| files.next().is_none())
-}
-
-/// Refuses options that have no meaning for triples.
-fn check_options(options: &LoadOptions) -> Result<(), DatasetError> {
-    if options.symmetrize.is_some() {
-        return Err(DatasetError::invalid(
-            "--symmetrize mixes the directions of a relation; --reverse add has both, as relations of their own",
-        ));
-    }
-    match options.duplicates {
-        None | Some(Duplicates::Merge | Duplicates::Refuse) => Ok(()),
-        Some(rule) => Err(DatasetError::invalid(format!(
-            "--duplicates {rule} gives weights, and triples have none; take merge or refuse"
-        ))),
-    }
 }
 
 /// Edges of one predicate.
@@ -198,7 +184,7 @@ impl Triples {
 
         note_dropped(n_dropped, &mut notes);
         Duplicates::Merge.note(n_edges - typed.n_edges(), false, &mut notes);
-        let typed = if adds_reverse { with_reverses(&typed, &mut notes)? } else { typed };
+        let typed = if adds_reverse { reverses::added(&typed, |_| true, &mut notes)? } else { typed };
         let names = Names { nodes: self.nodes.into_names(), classes: Vec::new() };
         Ok(Dataset { names: Some(Arc::new(names)), notes, ..Dataset::of_typed(name, TypedData::of_graph(typed))? })
     }
@@ -237,15 +223,4 @@ fn note_dropped(n_dropped: usize, notes: &mut Notes) {
         let text = format!("{n_dropped} {noun} left out (--literals nodes reads literals as nodes)");
         notes.make_up("dropped_literals", text, &[("triples", n_dropped as u64)]);
     }
-}
-
-fn with_reverses(typed: &TypedGraph, notes: &mut Notes) -> Result<TypedGraph, DatasetError> {
-    let with = typed.with_reverses()?;
-    let count = |typed: &TypedGraph| (typed.relations().len(), typed.n_edges());
-    let ((n_before, edges_before), (n_after, edges_after)) = (count(typed), count(&with));
-    let (n_types, n_edges) = (n_after - n_before, edges_after - edges_before);
-    let noun = if n_types == 1 { "relation is" } else { "relations are" };
-    let text = format!("{n_types} reverse {noun} added, with {n_edges} edges (--reverse no leaves them out)");
-    notes.make_up("reverse_relations", text, &[("relations", n_types as u64), ("edges", n_edges as u64)]);
-    Ok(with)
 }

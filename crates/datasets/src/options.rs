@@ -6,7 +6,7 @@ use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 
-use crate::{FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeRules};
+use crate::{FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames, TypeRules};
 
 /// Options of loading; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +64,13 @@ pub struct LoadOptions {
     pub ids_from: Option<u32>,
     /// Treatment of literals in N-Triples; `None`: they are nodes.
     pub literals: Option<Literals>,
-    /// Whether relations get reverse relations; `None`: as usual for the format, which is yes for N-Triples.
+    /// Whether relations get reverse relations. `None`: relations of girih's own files stay as they are; others get one
+    /// unless it is there.
     pub reverse: Option<ReverseEdges>,
+    /// Name of the node type whose nodes have labels and splits; `None`: the only one with labels.
+    pub target: Option<String>,
+    /// Names of the node types of id pairs; `None`: their letters.
+    pub type_names: Option<TypeNames>,
     /// Refuse data that is partly unused or doubtful.
     pub strict: bool,
     /// Whether folders and stores are compared with their checksums.
@@ -99,6 +104,8 @@ impl Default for LoadOptions {
             ids_from: None,
             literals: None,
             reverse: None,
+            target: None,
+            type_names: None,
             strict: false,
             verify: Verify::Full,
         }
@@ -111,18 +118,25 @@ impl LoadOptions {
         [&self.labels, &self.train, &self.val, &self.test].into_iter().any(Option::is_some)
     }
 
-    /// First flag that is given and has a meaning for typed data alone.
-    pub(crate) fn typed_flag(&self) -> Option<&'static str> {
+    /// First flag that is given, has a meaning for typed data alone, and is none of `allowed`; with the data that it is
+    /// for.
+    pub(crate) fn typed_flag(&self, allowed: &[&str]) -> Option<(&'static str, &'static str)> {
+        const TYPED: &str = "data with types";
+        const PAIRS: &str = "folders of id pairs";
+        const TRIPLES: &str = "N-Triples";
         let given = [
-            (self.literals.is_some(), "--literals"),
-            (self.reverse.is_some(), "--reverse"),
-            (self.train.is_some(), "--train"),
-            (self.val.is_some(), "--val"),
-            (self.test.is_some(), "--test"),
-            (self.label_columns.is_some(), "--label-columns"),
-            (self.val_share.is_some(), "--val-share"),
+            (self.literals.is_some(), "--literals", TRIPLES),
+            (self.reverse.is_some(), "--reverse", TYPED),
+            (self.target.is_some(), "--target", TYPED),
+            (self.type_names.is_some(), "--type-names", PAIRS),
+            (self.train.is_some(), "--train", TRIPLES),
+            (self.val.is_some(), "--val", TRIPLES),
+            (self.test.is_some(), "--test", TRIPLES),
+            (self.label_columns.is_some(), "--label-columns", TRIPLES),
+            (self.val_share.is_some(), "--val-share", TRIPLES),
         ];
-        given.into_iter().find_map(|(is_given, flag)| is_given.then_some(flag))
+        let mut given = given.into_iter().filter(|(is_given, flag, _)| *is_given && !allowed.contains(flag));
+        given.next().map(|(_, flag, of)| (flag, of))
     }
 
     /// Number of split sets to draw where there are none; the set to keep is among them.

@@ -7,7 +7,7 @@ use girih_graph_format::file::{
 };
 
 use crate::file_kind::FileKind;
-use crate::{Dataset, DatasetError, Features, Labels, UNLABELLED};
+use crate::{Dataset, DatasetError, Features, Labels, UNLABELLED, typed_arrays};
 
 /// Format in which data sets are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum OutputFormat {
     Folder,
     /// One `.safetensors` file, which holds everything but the name.
     Tensors,
+    /// `.npz` of named arrays, which holds typed data but for the name.
+    TypedNpz,
     /// `.npz` as `scipy.sparse.save_npz` writes it: the graph alone.
     SparseNpz,
     /// `.csv`, `.tsv`, `.txt` or `.edges`, also packed as `.gz`: the graph alone.
@@ -51,12 +53,19 @@ impl OutputFormat {
         }
     }
 
+    /// Format for a data set: that of an output name, or for typed data in `.npz` the named arrays.
+    #[must_use]
+    pub fn for_data(self, dataset: &Dataset) -> Self {
+        if self == Self::SparseNpz && dataset.typed.is_some() { Self::TypedNpz } else { self }
+    }
+
     /// Name for people and records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Folder => "folder",
             Self::Tensors => "safetensors",
+            Self::TypedNpz => "named arrays .npz",
             Self::SparseNpz => "scipy .npz",
             Self::EdgeList => "edge list",
             Self::MatrixMarket => "Matrix Market",
@@ -67,7 +76,7 @@ impl OutputFormat {
     /// Whether the format keeps features, labels and splits.
     #[must_use]
     pub fn holds_features(self) -> bool {
-        matches!(self, Self::Folder | Self::Tensors)
+        matches!(self, Self::Folder | Self::Tensors | Self::TypedNpz)
     }
 }
 
@@ -75,13 +84,16 @@ impl Dataset {
     /// Writes the data set, or its graph alone if `format` holds no more; the output appears whole or not at all.
     ///
     /// # Errors
-    /// When the format cannot hold the graph (`METIS` wants it undirected), compressed features, or users and items. When
-    /// the data has types, or writing fails.
+    /// When the format cannot hold the graph (`METIS` wants it undirected), types, compressed features, or users and
+    /// items. When writing fails.
     pub fn save_as(&self, format: OutputFormat, path: &Path) -> Result<(), DatasetError> {
         self.check_writable().map_err(|e| e.at(path))?;
         if self.interactions.is_some() && format != OutputFormat::Folder {
             let message = "users and items, and what tests recommendations, are kept in a folder alone; give a name without an ending";
             return Err(DatasetError::invalid(message).at(path));
+        }
+        if let Some(typed) = self.typed.as_ref().filter(|_| format != OutputFormat::Folder) {
+            return typed_arrays::write(self, typed, format, path).map_err(|e| e.at(path));
         }
         match format {
             OutputFormat::Folder => return self.save(path),
@@ -92,6 +104,10 @@ impl Dataset {
                 }
                 write_tensors(path, self.tensors())?;
             }
+            OutputFormat::TypedNpz => {
+                let message = "named arrays in .npz are for data with types; write a .safetensors file";
+                return Err(DatasetError::invalid(message).at(path));
+            }
             OutputFormat::SparseNpz => write_sparse_npz(path, &self.graph)?,
             OutputFormat::EdgeList => write_edge_list(path, &self.graph)?,
             OutputFormat::MatrixMarket => write_matrix_market(path, &self.graph)?,
@@ -100,17 +116,18 @@ impl Dataset {
         Ok(())
     }
 
-    /// Refuses data whose types would be lost in a file: no format that girih writes keeps them.
+    /// Refuses typed data with parts that no format keeps beside types.
     ///
     /// # Errors
-    /// When nodes and edges have types.
+    /// When nodes and edges have types, and there is a split of edges, or users and items.
     pub fn check_writable(&self) -> Result<(), DatasetError> {
-        match &self.typed {
+        let other = self.edge_split.as_ref().map(|_| "a split of edges");
+        let other = other.or(self.interactions.as_ref().map(|_| "users and items"));
+        match other.filter(|_| self.typed.is_some()) {
             None => Ok(()),
-            Some(typed) => Err(DatasetError::invalid(format!(
-                "{} has types ({}), and no format that girih writes keeps types; read the original files instead",
-                self.name,
-                typed.graph.schema()
+            Some(other) => Err(DatasetError::invalid(format!(
+                "{} has types and {other}, and no format that girih writes keeps both; read the original files instead",
+                self.name
             ))),
         }
     }

@@ -7,14 +7,15 @@ use girih_graph_format::file::MANIFEST;
 use crate::file_kind::FileKind;
 use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
-use crate::{DatasetError, lightgcn, ntriples, ogb, planetoid};
+use crate::{DatasetError, id_pairs, lightgcn, ntriples, ogb, planetoid, typed_arrays};
 
 /// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
 pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
      companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
-     folder, .safetensors or .npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
+     folder, .safetensors or .npz; with types author__writes__paper.edge_index), id pairs (pa.txt with labels.npy or \
+     p_feat.npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
      file in a .zip), Matrix Market (.mtx), METIS (.graph) and edge lists (.csv, .tsv, .txt, .edges, .edgelist, .el, \
      out.NAME), N-Triples (.nt); text also as .gz; and folders that hold one of these in raw/";
 
@@ -28,6 +29,8 @@ pub(crate) enum Format {
     ArrayFolder,
     /// N-Triples with tables of labels.
     RdfFolder,
+    /// Lists of pairs of ids, with types that are letters.
+    IdPairs,
     File(FileKind),
 }
 
@@ -119,8 +122,12 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
     } else if ntriples::is_folder(path) {
         Format::RdfFolder
-    } else if named_arrays::holds_graph(&ArrayFolder::open(path)?) {
+    } else if named_arrays::holds_graph(&ArrayFolder::open(path)?)
+        || typed_arrays::recognizes(&ArrayFolder::open(path)?)
+    {
         Format::ArrayFolder
+    } else if id_pairs::is_folder(path) {
+        Format::IdPairs
     } else {
         return Ok(None);
     };

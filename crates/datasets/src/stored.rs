@@ -45,7 +45,7 @@ impl StoredDataset {
             || options.symmetrize == Some(true)
             || options.random_split
             || options.duplicates.is_some()
-            || options.typed_flag().is_some()
+            || options.typed_flag(&[]).is_some()
             || options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
         if !path.join(MANIFEST).is_file() || is_changed {
             return Ok(None);

@@ -5,11 +5,12 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{real, write_ogb_text, write_text};
-use girih_datasets::{LoadOptions, OutputFormat, load};
-use girih_graph_format::file::{NpzWriter, write_edge_list, write_npy, write_sparse_npz};
+use girih_datasets::{Dataset, LoadOptions, Names, OutputFormat, load};
+use girih_graph_format::file::{NpzWriter, Verify, write_edge_list, write_npy, write_sparse_npz};
 use girih_random::{Key, Stream};
 
 /// Largest memory block that a loader of such small files may allocate.
@@ -145,6 +146,41 @@ fn triples_with_tables_of_labels() {
         write_text(&dir.path().join(name), &text);
     }
     survive(dir.path(), &files_in(dir.path()), &LoadOptions::default(), 2 * MUTATIONS_PER_FILE);
+}
+
+/// Folder of id pairs: 12 papers with words, their authors, classes and a split.
+fn write_pairs(dir: &Path) {
+    write_text(&dir.join("pa.txt"), &(0..30).map(|i| format!("{}\t{}\n", i % 12, i % 7)).collect::<String>());
+    write_text(&dir.join("ps.txt"), &(0..12).map(|i| format!("{i}\t{}\n", i % 3)).collect::<String>());
+    let words = load("synth:rmat,scale=4,degree=3", &LoadOptions::default()).unwrap().graph.row_slice(0..12);
+    write_sparse_npz(&dir.join("p_feat.npz"), &words).unwrap();
+    write_npy(&dir.join("a_feat.npz"), &[7, 3], &[0.5_f32; 21]).unwrap();
+    write_npy(&dir.join("labels.npy"), &[12], &(0..12).map(|i| f64::from(i % 3)).collect::<Vec<_>>()).unwrap();
+    for (part, ids) in [("train", 0..4_i64), ("val", 4..8), ("test", 8..12)] {
+        write_npy(&dir.join(format!("{part}_20.npy")), &[4], &ids.collect::<Vec<_>>()).unwrap();
+    }
+}
+
+#[test]
+fn typed_data_in_every_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let pairs = dir.path().join("pairs");
+    std::fs::create_dir(&pairs).unwrap();
+    write_pairs(&pairs);
+    survive(&pairs, &files_in(&pairs), &LoadOptions::default(), 2 * MUTATIONS_PER_FILE);
+    let dataset = load(pairs.to_str().unwrap(), &LoadOptions::default()).unwrap();
+    let names = (0..dataset.n_nodes()).map(|i| ["one", "two\\", "th\nree"][i % 3]).collect();
+    let names = Names { nodes: names, classes: ["a", "b", "c"].map(String::from).to_vec() };
+    let dataset = Dataset { names: Some(Arc::new(names)), ..dataset };
+    for name in ["folder", "one.safetensors"] {
+        let path = dir.path().join(name);
+        dataset.save_as(OutputFormat::of(&path).unwrap(), &path).unwrap();
+        let files = if path.is_dir() { files_in(&path) } else { vec![path.clone()] };
+        for verify in [Verify::Full, Verify::Structure] {
+            let options = LoadOptions { verify, ..LoadOptions::default() };
+            survive(&path, &files, &options, if path.is_dir() { 1 } else { 8 } * MUTATIONS_PER_FILE);
+        }
+    }
 }
 
 #[test]

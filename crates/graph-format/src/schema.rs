@@ -153,22 +153,26 @@ impl Schema {
         format!("{source}.{}.{destination}", edges.relation)
     }
 
-    /// Whether an edge type is the reverse of another.
-    pub(crate) fn has_reverse(&self, edge_type: usize) -> bool {
+    /// Whether an edge type is the reverse of another, or has one.
+    #[must_use]
+    pub fn has_reverse(&self, edge_type: usize) -> bool {
         let is_one = |of: &EdgeType| of.reverse_of == Some(edge_type);
         self.edge_types[edge_type].reverse_of.is_some() || self.edge_types.iter().any(is_one)
     }
 
-    /// Schema in which each relation is followed by its reverse. For each edge type, it returns the old number of its
-    /// relation, and whether it is an added reverse.
-    pub(crate) fn with_reverses(&self) -> Result<(Self, Vec<(usize, bool)>), FormatError> {
+    /// Schema in which each relation that `needs` its reverse is followed by it. For each edge type, it returns the old
+    /// number of its relation, and whether it is an added reverse.
+    pub(crate) fn with_reverses(
+        &self,
+        needs: impl Fn(usize) -> bool,
+    ) -> Result<(Self, Vec<(usize, bool)>), FormatError> {
         let (mut edge_types, mut from): (Vec<EdgeType>, Vec<(usize, bool)>) = (Vec::new(), Vec::new());
         let mut numbers = Vec::with_capacity(self.edge_types.len());
         for (number, edges) in self.edge_types.iter().enumerate() {
             numbers.push(edge_types.len());
             edge_types.push(edges.clone());
             from.push((number, false));
-            if !self.has_reverse(number) {
+            if !self.has_reverse(number) && needs(number) {
                 edge_types.push(EdgeType {
                     relation: format!("{REVERSE}{}", edges.relation),
                     source: edges.destination,

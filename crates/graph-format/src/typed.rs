@@ -160,7 +160,15 @@ impl TypedGraph {
     /// # Errors
     /// When a relation has the name of a reverse that is to be added.
     pub fn with_reverses(&self) -> Result<Self, FormatError> {
-        let (schema, from) = self.schema.with_reverses()?;
+        self.with_reverses_of(|_| true)
+    }
+
+    /// As [`with_reverses`](Self::with_reverses), but only for the relations that `needs` accepts by their numbers.
+    ///
+    /// # Errors
+    /// As [`with_reverses`](Self::with_reverses).
+    pub fn with_reverses_of(&self, needs: impl Fn(usize) -> bool) -> Result<Self, FormatError> {
+        let (schema, from) = self.schema.with_reverses(needs)?;
         let made = |&(of, is_reverse): &(usize, bool)| {
             let relation = &self.relations[of];
             if is_reverse { relation.transposed() } else { relation.clone() }

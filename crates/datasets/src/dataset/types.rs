@@ -1,12 +1,12 @@
 //! [`TypedData`]: types of nodes and edges in a data set.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use girih_compress::CodecSpec;
-use girih_graph_format::{Csr, NodeId, NodeType, Permutation, PlacedRelation, TypedGraph};
+use girih_graph_format::{Csr, NodeId, Permutation, PlacedRelation, TypedGraph};
 use rayon::prelude::*;
 
-use crate::{DatasetError, Features};
+use crate::{Dataset, DatasetError, Features, Labels, UNLABELLED};
 
 /// Graph with types, and what its node types have.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,24 +77,6 @@ impl TypedData {
         first..first + schema.node_types()[self.target].n_nodes
     }
 
-    /// Encodes the features of each type by codes of its own.
-    ///
-    /// # Errors
-    /// As [`Features::encoded`].
-    pub(super) fn with_codec(self, codec: CodecSpec, seed: u64) -> Result<Self, DatasetError> {
-        let types = self.graph.schema().node_types();
-        let encoded = |(of, features): (&NodeType, TypeFeatures)| match features {
-            TypeFeatures::Given(rows) => {
-                let encoded = rows.encoded(codec, seed);
-                let encoded = encoded.map_err(|error| DatasetError::invalid(format!("type {}: {error}", of.name)));
-                Ok(TypeFeatures::Given(encoded?))
-            }
-            features => Ok(features),
-        };
-        let features = types.iter().zip(self.features).map(encoded).collect::<Result<_, DatasetError>>()?;
-        Ok(Self { features, graph: self.graph, target: self.target })
-    }
-
     /// Checks the target, and that features have a finite row for each node of their type.
     pub(super) fn check(&self) -> Result<(), DatasetError> {
         let types = self.graph.schema().node_types();
@@ -114,6 +96,56 @@ impl TypedData {
             }
         }
         Ok(())
+    }
+}
+
+impl Dataset {
+    /// Changes the features of each node type, if there are several; errors name the type.
+    pub(crate) fn with_type_features(
+        self,
+        change: impl Fn(Features) -> Result<Features, DatasetError>,
+    ) -> Result<Self, DatasetError> {
+        let Some(typed) = self.typed else { return Ok(self) };
+        let mut typed = Arc::unwrap_or_clone(typed);
+        for (of, features) in typed.graph.schema().node_types().iter().zip(&mut typed.features) {
+            let named = |error| DatasetError::invalid(format!("type {}: {error}", of.name));
+            *features = match std::mem::replace(features, TypeFeatures::None) {
+                TypeFeatures::Given(given) => TypeFeatures::Given(change(given).map_err(named)?),
+                other => other,
+            };
+        }
+        Ok(Self { typed: Some(typed.into()), ..self })
+    }
+}
+
+/// Checks that labels and splits are those of the target's nodes, and features those of types, if there are several.
+pub(super) fn check_target(dataset: &Dataset, typed: &TypedData) -> Result<(), DatasetError> {
+    if !typed.has_several_types() {
+        return Ok(());
+    }
+    if dataset.features.is_some() || dataset.features_from.is_some() {
+        let message = "features of all nodes, but there are several node types; features belong to types";
+        return Err(DatasetError::invalid(message));
+    }
+    let (ids, name) = (typed.target_ids(), &typed.graph.schema().node_types()[typed.target].name);
+    let other = |node: &NodeId| !ids.contains(&(*node as usize));
+    let nodes = dataset.splits.iter().flat_map(|split| split.parts()).flat_map(|(_, nodes)| nodes);
+    if let Some(node) = nodes.into_iter().find(|node| other(node)) {
+        return Err(DatasetError::invalid(format!("node {node} of a split is none of the target, {name}")));
+    }
+    let labelled = match &dataset.labels {
+        Some(Labels::Single { classes, .. }) => {
+            (0..dataset.n_nodes() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
+        }
+        Some(Labels::Multi { targets, .. }) => {
+            let has_label = |node: NodeId| targets.row(node as usize).iter().any(|&target| target != 0.0);
+            (0..dataset.n_nodes() as NodeId).find(|node| other(node) && has_label(*node))
+        }
+        None => None,
+    };
+    match labelled {
+        Some(node) => Err(DatasetError::invalid(format!("node {node} has a label, but is none of the target, {name}"))),
+        None => Ok(()),
     }
 }
 

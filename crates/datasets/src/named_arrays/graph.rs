@@ -92,7 +92,7 @@ pub(crate) fn from_edge_index(
 }
 
 /// Sources and destinations from two rows of ids, or a pair per row.
-pub(super) fn pairs(array: Array) -> Result<[Vec<NodeId>; 2], DatasetError> {
+pub(crate) fn pairs(array: Array) -> Result<[Vec<NodeId>; 2], DatasetError> {
     let origin = array.origin().to_owned();
     let shape = array.expect_2d()?;
     let ids = array.into_ids()?;

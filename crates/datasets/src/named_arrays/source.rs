@@ -110,21 +110,38 @@ pub(crate) struct Arrays<'a> {
     unused: Inventory,
     /// Reasons that replace those suggested by names, by entry.
     reasons: Vec<(String, String)>,
+    /// Start of the names of all arrays, with its dot; empty without types.
+    prefix: String,
 }
 
 impl<'a> Arrays<'a> {
     pub(crate) fn new(source: &'a mut dyn NamedArrays) -> Self {
         let unused = Inventory::of_names(source.entries());
-        Self { source, unused, reasons: Vec::new() }
+        Self { source, unused, reasons: Vec::new(), prefix: String::new() }
+    }
+
+    /// Sets the type whose arrays names stand for from now on: `x` is then `TYPE.x`.
+    pub(crate) fn set_prefix(&mut self, of: &str) {
+        self.prefix = format!("{of}.");
+    }
+
+    /// Whole name of an array.
+    fn whole(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.source.has(name)
+        self.source.has(&self.whole(name))
+    }
+
+    /// Whether a type has an array of this name.
+    pub(crate) fn has_under(&self, of: &str, name: &str) -> bool {
+        self.source.has(&format!("{of}.{name}"))
     }
 
     /// Returns the array of this name, if it exists, and marks it as used.
     pub(crate) fn take(&mut self, name: &str) -> Result<Option<Array>, DatasetError> {
-        let found = self.source.find(name)?;
+        let found = self.source.find(&self.whole(name))?;
         if found.is_some() {
             self.mark_used(name);
         }
@@ -133,21 +150,22 @@ impl<'a> Arrays<'a> {
 
     /// Marks an array as used that [`Self::look_at`] has read.
     pub(crate) fn mark_used(&mut self, name: &str) {
-        self.unused.take(&self.source.entry_of(name));
+        self.unused.take(&self.source.entry_of(&self.whole(name)));
     }
 
     /// Reads the array of this name without marking it as used; `None` if it does not exist or cannot be read.
     pub(crate) fn look_at(&mut self, name: &str) -> Option<Array> {
-        self.source.find(name).ok().flatten()
+        self.source.find(&self.whole(name)).ok().flatten()
     }
 
     pub(crate) fn required(&mut self, name: &str) -> Result<Array, DatasetError> {
-        self.take(name)?.ok_or_else(|| DatasetError::invalid(format!("no array {name}, which the others need")))
+        let found = self.take(name)?;
+        found.ok_or_else(|| DatasetError::invalid(format!("no array {}, which the others need", self.whole(name))))
     }
 
     /// Sets the reason why an array is not used.
     pub(crate) fn leave(&mut self, name: &str, why: impl Into<String>) {
-        self.reasons.push((self.source.entry_of(name), why.into()));
+        self.reasons.push((self.source.entry_of(&self.whole(name)), why.into()));
     }
 
     /// Names of arrays that are not used so far.
@@ -167,8 +185,9 @@ impl<'a> Arrays<'a> {
     pub(crate) fn find_split(&mut self, n_nodes: usize) -> Result<Option<String>, DatasetError> {
         let unused: Vec<String> = self.unused().map(str::to_owned).collect();
         for entry in unused {
-            let name = entry.strip_suffix(".npy").unwrap_or(&entry).to_owned();
-            if looks_like_split(&entry) {
+            let Some(own) = entry.strip_prefix(&self.prefix) else { continue };
+            let name = own.strip_suffix(".npy").unwrap_or(own).to_owned();
+            if looks_like_split(own) {
                 return Ok(Some(entry));
             }
             let is_mask = self
@@ -187,7 +206,9 @@ pub(crate) fn only_one<'n>(arrays: &Arrays<'_>, names: &[&'n str]) -> Result<Opt
     let mut there = names.iter().copied().filter(|name| arrays.has(name));
     match (there.next(), there.next()) {
         (Some(one), Some(other)) => Err(DatasetError::invalid(format!(
-            "arrays {one} and {other} say the same thing, perhaps not alike; remove or rename the one that is not meant"
+            "arrays {} and {} say the same thing, perhaps not alike; remove or rename the one that is not meant",
+            arrays.whole(one),
+            arrays.whole(other)
         ))),
         (found, _) => Ok(found),
     }

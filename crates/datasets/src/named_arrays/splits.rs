@@ -12,7 +12,7 @@ const MASK: [&str; 1] = ["_mask"];
 const IDS: [&str; 2] = ["_idx", "_nid"];
 
 /// Reads the split sets; none when no array is one. Parts without an array are empty, which is noted.
-pub(super) fn read(arrays: &mut Arrays<'_>, n_nodes: usize, notes: &mut Notes) -> Result<Vec<Split>, DatasetError> {
+pub(crate) fn read(arrays: &mut Arrays<'_>, n_nodes: usize, notes: &mut Notes) -> Result<Vec<Split>, DatasetError> {
     let numbered = read_numbered(arrays)?;
     let parts = [
         ("train", read_part(arrays, &["train"], n_nodes)?),

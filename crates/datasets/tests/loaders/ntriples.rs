@@ -171,9 +171,9 @@ fn options_of_typed_data_are_refused_for_other_data() {
     let path = home.path().join("edges.csv");
     write_text(&path, "0,1\n1,2\n");
     let options = LoadOptions { reverse: Some(ReverseEdges::Add), ..LoadOptions::default() };
-    assert!(refusal(&path, &options).contains("--reverse is for N-Triples, and this is none; leave it out"));
+    assert!(refusal(&path, &options).contains("--reverse is for data with types, which this is not; leave it out"));
     let generated = load("synth:planted,nodes=50", &options).unwrap_err().to_string();
-    assert!(generated.contains("--reverse is for N-Triples"), "{generated}");
+    assert!(generated.contains("--reverse is for data with types"), "{generated}");
 }
 
 /// Name of a term, its forms in a file, and whether it may be a subject.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use girih_datasets::{Dataset, Labels, Names, OutputFormat, TypedData, UNLABELLED};
+use crate::common::load_default;
+use girih_datasets::{Dataset, EdgeSplit, HeldOutEdges, Labels, Names, Negatives, OutputFormat, TypedData, UNLABELLED};
 use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, NodeId, NodeType, Permutation, Schema, TypedGraph};
 
 fn schema(n_nodes: &[usize], edges: &[(&str, usize, usize)]) -> Schema {
@@ -103,13 +104,25 @@ fn relations_and_names_follow_a_new_order() {
 #[test]
 fn no_format_drops_types_in_silence() {
     let home = tempfile::tempdir().unwrap();
-    for name in ["folder", "a.safetensors", "a.npz", "a.csv", "a.mtx", "a.graph"] {
+    for name in ["a.csv", "a.mtx", "a.graph"] {
         let path = home.path().join(name);
         let error = people().save_as(OutputFormat::of(&path).unwrap(), &path).unwrap_err();
-        let told = "people has types (1 node type, 2 edge types), and no format that girih writes keeps types";
+        let told = "people has types (1 node type, 2 edge types), which a file of this kind";
         assert!(error.to_string().contains(told), "{error}");
         assert!(error.path() == Some(&path) && !path.exists(), "{name}");
     }
-    let path = home.path().join("folder");
-    assert!(people().save(&path).is_err() && !path.exists());
+    for name in ["folder", "a.safetensors", "a.npz"] {
+        let path = home.path().join(name);
+        people().save_as(OutputFormat::of(&path).unwrap(), &path).unwrap();
+        // Labels without a split get a drawn one in named arrays.
+        let read = Dataset { splits: Vec::new(), ..load_default(&path) };
+        assert_eq!((read.fingerprint(), &read.names), (people().fingerprint(), &people().names), "{name}");
+        assert_eq!(read.typed, people().typed, "{name}");
+    }
+    let path = home.path().join("more");
+    let none = || HeldOutEdges { edges: Vec::new(), negatives: Negatives::Shared(Vec::new()) };
+    let held_out = EdgeSplit { train: Vec::new(), val: none(), test: none() };
+    let more = Dataset { edge_split: Some(Arc::new(held_out)), ..people() };
+    assert!(more.save(&path).unwrap_err().to_string().contains("has types and a split of edges"));
+    assert!(!path.exists());
 }

@@ -80,6 +80,14 @@ impl FolderWriter {
         self.folder.path().join(name)
     }
 
+    /// Writes a file of text, which appears with the folder. The manifest does not list it.
+    ///
+    /// # Errors
+    /// When writing fails.
+    pub fn text(&self, name: &str, text: &str) -> Result<(), FormatError> {
+        write_file(&self.path_of(name), |out| Ok(out.write_all(text.as_bytes())?))
+    }
+
     /// Adds a section to the manifest.
     ///
     /// # Errors
@@ -173,11 +181,18 @@ impl<T: Element> ArrayWriter<'_, T> {
     }
 }
 
-/// Whether a folder is one of girih's and holds nothing but arrays and feature stores, so that replacing it destroys
-/// no other files.
+/// Whether a folder is one of girih's and holds nothing but arrays, feature stores and names of nodes, so that replacing
+/// it destroys no other files.
 fn holds_only_arrays(folder: &Path) -> bool {
     let is_data = |path: &Path| path.extension().is_some_and(|e| e == "npy" || e == "codes");
-    let is_ours = |path: PathBuf| path.ends_with(MANIFEST) || is_data(&path);
+    let is_ours = |path: PathBuf| path.ends_with(MANIFEST) || is_data(&path) || is_list_of_names(&path);
     let only_ours = std::fs::read_dir(folder).map(|mut entries| entries.all(|e| e.is_ok_and(|e| is_ours(e.path()))));
     folder.join(MANIFEST).is_file() && only_ours.unwrap_or(false)
+}
+
+/// Whether a file has the names of the nodes of a type: `n0_names.txt` and so on.
+fn is_list_of_names(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let number = name.strip_prefix('n').and_then(|name| name.strip_suffix("_names.txt"));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
