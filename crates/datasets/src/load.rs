@@ -90,9 +90,13 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
 }
 
 /// Replaces the features of a folder's data by its compressed features, if it has them.
-fn with_store(dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset, DatasetError> {
+fn with_store(mut dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset, DatasetError> {
     let store = folder.join(FEATURE_STORE);
     if !store.is_file() {
+        return Ok(dataset);
+    }
+    if dataset.typed.as_ref().is_some_and(|typed| typed.has_several_types()) {
+        dataset.notes.leave_out(FEATURE_STORE, "codes of all nodes, but features belong to types");
         return Ok(dataset);
     }
     let features = Some(open_store(&store, dataset.n_nodes(), verify)?);

@@ -135,12 +135,13 @@ impl LoadOptions {
     /// for.
     pub(crate) fn typed_flag(&self, allowed: &[&str]) -> Option<(&'static str, &'static str)> {
         const TYPED: &str = "data with types";
+        const SEVERAL: &str = "data with several types of nodes";
         const PAIRS: &str = "folders of id pairs";
         const TRIPLES: &str = "N-Triples";
         let given = [
             (self.literals.is_some(), "--literals", TRIPLES),
             (self.reverse.is_some(), "--reverse", TYPED),
-            (self.target.is_some(), "--target", TYPED),
+            (self.target.is_some(), "--target", SEVERAL),
             (self.type_names.is_some(), "--type-names", PAIRS),
             (self.train.is_some(), "--train", TRIPLES),
             (self.val.is_some(), "--val", TRIPLES),

@@ -82,7 +82,11 @@ fn stats_of_typed_data_have_a_line_for_each_type() {
     let work = Workspace::new();
     let data = people(&work);
     let result = girih(&["stats", &data, "--json"]).ok().result();
-    assert_eq!(result["node_types"], serde_json::json!([{ "name": "entity", "nodes": 4, "labelled": 3 }]));
+    let node_types = serde_json::json!([{
+        "name": "entity", "nodes": 4, "labelled": 3, "features": "none", "n_features": 0,
+        "train": 2, "val": 0, "test": 1, "target": true,
+    }]);
+    assert_eq!(result["node_types"], node_types);
     let edge_types = result["edge_types"].as_array().unwrap();
     let of = |number: usize, key: &str| edge_types[number][key].clone();
     assert_eq!((edge_types.len(), of(1, "relation"), of(1, "reverse_of")), (4, "rev_knows:".into(), 0.into()));
@@ -91,7 +95,7 @@ fn stats_of_typed_data_have_a_line_for_each_type() {
     assert_eq!((&result["classes"], &result["class_names"][0]), (&serde_json::json!([1, 2]), &"blue".into()));
     let shown = girih(&["stats", &data]).ok().out;
     for line in [
-        "entity: 4 nodes, 3 labelled",
+        "entity: 4 nodes, no features, 3 labelled, 2 train, 0 val, 1 test",
         "knows:: 2 edges from 1 source (mean 2.0, max 2) to 2 destinations (mean 1.0, max 1)",
         "and 2 reverse relations with as many edges",
         "2 train, 0 val, 1 test",

@@ -179,6 +179,7 @@ pub(super) fn features_of<'a>(dataset: &'a Dataset, typed: &'a TypedData, number
 }
 
 /// Features of a node type, borrowed.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Stored<'a> {
     None,
     Given(&'a Features),
