@@ -62,6 +62,7 @@ pub use config::{
     ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig, OptimizerKind, OwnModel, Reason,
     SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, differences, parse_codec, supported,
 };
+pub use data::unread_types;
 pub use engine::{
     BatchDone, CacheReport, Checkpoint, ChosenBy, ClassScores, Confusion, ConfusionMatrix, Control, DataShape,
     EpochReport, EpochTimes, Event, F1, LinkScores, MeanStd, Observer, Optimizer, Outcome, PartialEpoch, Progress,

@@ -191,7 +191,7 @@ fn hidden_rows<B: MiniBatchBackend>(
 }
 
 /// A data set as the model reads it: for one that reads relations, with one type if there are none.
-fn with_types(dataset: Dataset, model: &ModelConfig) -> Result<Dataset, TrainError> {
+pub(crate) fn with_types(dataset: Dataset, model: &ModelConfig) -> Result<Dataset, TrainError> {
     if model.own.is_some() || !model.kind.reads_relations() {
         return Ok(dataset);
     }

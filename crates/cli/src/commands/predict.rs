@@ -2,6 +2,7 @@
 
 mod table;
 
+use std::ops::Range;
 use std::path::Path;
 
 use girih_compute::NO_COLUMN;
@@ -40,24 +41,18 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
             Some(path) => with_new_nodes(loaded, path)?,
             None => (loaded, 0),
         };
-        let (is_primary, n_nodes, trained) =
-            (loaded.is_primary, loaded.data.outline().n_nodes, loaded.checkpoint.progress.data.clone());
-        let table = separator_of(&args.out).map(|separator| {
-            let names = match &loaded.data {
-                DataSource::Loaded(dataset) => dataset.names.clone(),
-                DataSource::Stored(_) => None,
-            };
-            Table { separator, names, first: n_known, n_classes: trained.n_classes }
-        });
+        let (is_primary, trained) = (loaded.is_primary, loaded.checkpoint.progress.data.clone());
+        let wanted = wanted(&loaded.data, n_known);
+        let n_nodes = wanted.len();
+        let table =
+            separator_of(&args.out).map(|separator| Table::of(&loaded.data, separator, (n_known, &wanted), &trained));
         let mut predictions = Predictions::of(args.logits, trained.multi_label);
         let mut n_passed = 0;
         let applied = loaded.apply(Some(&mut |logits| {
-            // With new nodes, only their rows are wanted, and these come last.
-            let rows = logits.n_rows();
-            predictions.take(&logits.row_slice(n_known.saturating_sub(n_passed).min(rows)..rows));
-            n_passed += rows;
+            let place = |row: usize| row.saturating_sub(n_passed).min(logits.n_rows());
+            predictions.take(&logits.row_slice(place(wanted.start)..place(wanted.end)));
+            n_passed += logits.n_rows();
         }))?;
-        let n_nodes = n_nodes - n_known;
         if !is_primary {
             return Ok(());
         }
@@ -76,6 +71,16 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
         results.print(args.output.json);
         Ok(())
     })
+}
+
+/// Rows of nodes to write: the new nodes, which come last, or the nodes of the target type, or all nodes.
+fn wanted(data: &DataSource, n_known: usize) -> Range<usize> {
+    match data {
+        DataSource::Loaded(dataset) if n_known == 0 => {
+            dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids())
+        }
+        _ => n_known..data.outline().n_nodes,
+    }
 }
 
 /// Adds the nodes of a file to the data. Also returns the number of nodes before.

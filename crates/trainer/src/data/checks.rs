@@ -1,10 +1,13 @@
 //! Checks of data before training: nodes, features, labels and split.
 
 use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline};
+use girih_graph_format::Notes;
+use girih_partition::counted;
 
 use super::features::NodeFeatures;
 use crate::TrainError;
 use crate::config::{Metric, ModelKind, TrainConfig, joined};
+use crate::layers::LayerTypes;
 use crate::models::InputSpec;
 
 /// Data set with everything that training needs.
@@ -92,6 +95,31 @@ pub(crate) fn check_untyped(outline: &Outline, reader: &str) -> Result<(), Train
         outline.relations.relations.len(),
         joined(typed, "or")
     )))
+}
+
+/// Types of nodes and edges that a model of relations does not read: no layer of it gets from them to the target.
+#[must_use]
+pub fn unread_types(config: &TrainConfig, outline: &Outline) -> Notes {
+    let mut notes = Notes::default();
+    let sizes = &outline.relations;
+    let Some(schema) = &outline.schema else { return notes };
+    if sizes.node_types.len() < 2 || !config.model.kind.reads_relations() || config.model.layers == 0 {
+        return notes;
+    }
+    let first = LayerTypes::of(sizes, Some(outline.target), config.model.layers).swap_remove(0);
+    let nodes = (0..sizes.node_types.len()).filter(|of| !first.sources.contains(of));
+    let edges = (0..sizes.relations.len()).filter(|of| !first.relations.contains(of));
+    let nodes: Vec<&str> = nodes.map(|of| &schema.node_types()[of].name[..]).collect();
+    let edges: Vec<String> = edges.map(|of| schema.edge_name(of)).collect();
+    let layers = counted(config.model.layers, "layer");
+    let why = format!("they do not reach {} within {layers}", schema.node_types()[outline.target].name);
+    if !nodes.is_empty() {
+        notes.leave_out(format!("the node types {}", joined(nodes, "and")), &why[..]);
+    }
+    if !edges.is_empty() {
+        notes.leave_out(format!("the edge types {}", joined(edges, "and")), why);
+    }
+    notes
 }
 
 /// Refuses data without nodes, data of users and items, and data without features.

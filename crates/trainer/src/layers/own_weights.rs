@@ -72,8 +72,8 @@ impl OwnWeights {
         Ok(Self { kind, outputs })
     }
 
-    /// Products of the rows of destinations, or learned rows of their own; `None` if nodes have no weight. `rows` are those
-    /// of all sources. No other operation reads the result.
+    /// Products of the rows of destinations, `own`, or learned rows instead; `None` if nodes have no weight. No other
+    /// operation reads the result.
     ///
     /// # Errors
     /// When the backend fails.
@@ -81,21 +81,21 @@ impl OwnWeights {
         &self,
         tape: &mut Tape<'a, B>,
         relations: &'a LayerRelations<B>,
-        rows: Var,
+        own: Var,
     ) -> Result<Option<Var>, ComputeError> {
         let runs = &relations.destination_runs;
         match &self.kind {
             Kind::None | Kind::Rows(_) => self.rows(tape),
             Kind::Shared(weight) => {
-                let (own, weight) = (relations.own_rows(tape, rows)?, tape.param(*weight));
+                let weight = tape.param(*weight);
                 tape.linear(own, weight, LinearOptions::default()).map(Some)
             }
             Kind::ByType(weights) => {
-                let (own, weights) = (relations.own_rows(tape, rows)?, tape.param(*weights));
+                let weights = tape.param(*weights);
                 tape.linear_runs(runs, own, weights, self.outputs).map(Some)
             }
             Kind::ByRelation(weights, ends) => {
-                let (own, weights, ends) = (relations.own_rows(tape, rows)?, tape.param(*weights), matrix(tape, ends)?);
+                let (weights, ends) = (tape.param(*weights), matrix(tape, ends)?);
                 let of_types = tape.linear(ends, weights, LinearOptions::default())?;
                 tape.linear_runs(runs, own, of_types, self.outputs).map(Some)
             }

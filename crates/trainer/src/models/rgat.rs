@@ -112,7 +112,8 @@ impl Layer {
             unreachable!("the model asked for attention by relation");
         };
         let &Self { heads, outputs, .. } = self;
-        let add = self.own.product(tape, relations, rows)?;
+        let own = relations.own_rows(tape, rows)?;
+        let add = self.own.product(tape, relations, own)?;
         let (of_pairs, weights) = (tape.gather_rows(rows, &pairs.rows.ids, pairs.rows.n)?, tape.param(self.weights));
         let values = tape.linear_runs(&pairs.runs, of_pairs, weights, outputs)?;
         let vectors = self.source_vectors(tape)?;

@@ -119,15 +119,21 @@ impl<B: Backend> Model<B> for Rgcn {
             let is_last = i + 1 == self.layers.len();
             let activation = if is_last { Activation::Identity } else { Activation::Relu };
             let mask = if is_last { None } else { tape.next_dropout(self.config.dropout) };
-            let hidden = match (rows, &relations.learned) {
-                (Some(rows), _) => layer.forward(tape, of, rows, (activation, mask))?,
+            rows = Some(match (rows, &relations.learned) {
+                (Some(rows), _) => {
+                    let own = of.own_rows(tape, rows)?;
+                    if i > 0 {
+                        tape.mark_layer(own);
+                    }
+                    layer.forward(tape, of, (rows, own), (activation, mask))?
+                }
                 (None, Some(learned)) => layer.forward_learned(tape, learned, (activation, mask))?,
                 (None, None) => unreachable!("inputs have features or pairs for learned rows"),
-            };
-            tape.mark_layer(hidden);
-            rows = Some(hidden);
+            });
         }
-        relations.place(tape, rows.expect("a configuration has at least one layer"))
+        let logits = relations.place(tape, rows.expect("a configuration has at least one layer"))?;
+        tape.mark_layer(logits);
+        Ok(logits)
     }
 }
 
@@ -149,18 +155,18 @@ impl Layer {
         Ok(Self { weights, own, bias: init.zeros(layer, "bias", Shape::new(1, outputs))?, outputs })
     }
 
-    /// Layer over rows of nodes.
+    /// Layer over rows of nodes, and those of its destinations among them.
     fn forward<'a, B: Backend>(
         &self,
         tape: &mut Tape<'a, B>,
         relations: &'a LayerRelations<B>,
-        rows: Var,
+        (rows, own): (Var, Var),
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
         let RelationGraph::Means { means, runs, sums } = &relations.graph else {
             unreachable!("the model asked for means");
         };
-        let add = self.own.product(tape, relations, rows)?;
+        let add = self.own.product(tape, relations, own)?;
         let means = tape.spmm(means, rows, SpmmOptions::default())?;
         let weights = self.weights.of_relations(tape)?;
         let products = tape.linear_runs(runs, means, weights, self.outputs)?;

@@ -2,13 +2,14 @@
 
 mod attention;
 mod relations;
+mod typed;
 
 use std::collections::HashMap;
 
 use girih_compress::CodecSpec;
 use girih_compute::prelude::*;
 use girih_compute::{Cpu, Dtype};
-use girih_datasets::{Dataset, Features};
+use girih_datasets::{Dataset, Features, TypedData};
 use girih_graph_format::{Degrees, Matrix};
 use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{
@@ -28,7 +29,9 @@ fn logits_are_those_of_the_published_formula() {
     let (mut n_logits, mut n_narrow, mut n_refused) = (0, 0, 0);
     for_each_seed("models", 60, |seed| {
         for kind in ModelKind::ALL {
-            match check(seed, kind) {
+            // The networks of node types have laws of their own.
+            let is_of_types = kind.reads_relations() && kind != ModelKind::Rgcn;
+            match if is_of_types { typed::check(seed, kind) } else { check(seed, kind) } {
                 Checked::Refused => n_refused += 1,
                 Checked::Logits { all, narrow } => {
                     n_logits += all;
@@ -49,6 +52,8 @@ enum Checked {
     /// Number of compared logits, and of those with a narrow tolerance.
     Logits { all: usize, narrow: usize },
 }
+
+const SELF_WEIGHTS: [SelfWeight; 4] = [SelfWeight::Shared, SelfWeight::Type, SelfWeight::Relation, SelfWeight::None];
 
 /// Random configuration of a network.
 fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
@@ -72,7 +77,7 @@ fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
         residual: stacks && draws.one_in(2),
         norm: if stacks { draws.one_of(&[NormKind::None, NormKind::Layer, NormKind::Batch]) } else { NormKind::None },
         bases: draws.below(4),
-        self_weight: draws.one_of(&[SelfWeight::Shared, SelfWeight::Type, SelfWeight::None]),
+        self_weight: draws.one_of(&SELF_WEIGHTS),
         jump: if stacks { draws.one_of(&[Jump::None, Jump::Concat, Jump::Max]) } else { Jump::None },
         ..ModelConfig::default()
     }
@@ -95,7 +100,7 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
     let cpu = Cpu::new();
     let mut init = ParamInit::new(&cpu, seed, 0);
     let n_features = if has_features { dataset.n_features() } else { 0 };
-    let dims = Dims { n_features, relations: typed.graph.sizes(), ..Dims::of(&dataset) };
+    let dims = Dims { n_features, relations: typed.graph.sizes().clone(), ..Dims::of(&dataset) };
     let model: Box<dyn Model<Cpu>> = config.build(dims, &mut init).unwrap();
     let mut params = init.finish();
     let values: Vec<Matrix> = params.download(&cpu).unwrap().iter().map(|value| random_like(draws, value)).collect();
@@ -118,7 +123,8 @@ fn check(seed: u64, kind: ModelKind) -> Checked {
                 true => Inputs::prepare(&cpu, graph.csr, features, &model.input_spec(), Dtype::F32),
                 false => Inputs::of_graph(&cpu, graph.csr, &model.input_spec()),
             };
-            inputs.map(|inputs| inputs.with_relations(&cpu, &typed.graph).unwrap())
+            let (typed, spec) = (TypedData::of_graph(typed.graph), model.input_spec());
+            inputs.map(|inputs| inputs.with_relations(&cpu, &typed, &spec, Dtype::F32).unwrap())
         }
         _ => Inputs::prepare(&cpu, graph.csr, features, &model.input_spec(), Dtype::F32),
     };
@@ -196,6 +202,7 @@ impl Reference<'_> {
             ModelKind::Appnp => symmetric(true)?.map(|a| self.appnp(&a)),
             ModelKind::Mlp => Some(self.mlp()),
             ModelKind::Rgcn => Some(self.rgcn()),
+            ModelKind::Hsage | ModelKind::Rgat | ModelKind::Hgt => unreachable!("checked by themselves"),
             ModelKind::LightGcn => symmetric(false)?.map(|a| self.light_gcn(&a)),
         })
     }

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use girih_datasets::Names;
+use girih_datasets::{DataSource, Names};
 use girih_graph_format::{FormatError, file};
+use girih_trainer::DataShape;
 
 use super::Predictions;
 use crate::error::CliError;
@@ -19,14 +21,31 @@ pub fn separator_of(path: &Path) -> Option<char> {
 
 /// Lines of nodes, with the names that the data has.
 pub struct Table {
-    pub separator: char,
-    pub names: Option<Arc<Names>>,
-    /// Id of the first node.
-    pub first: usize,
-    pub n_classes: usize,
+    separator: char,
+    names: Option<Arc<Names>>,
+    /// Place of the first node among the names of nodes; `None` if the nodes have no names.
+    first_name: Option<usize>,
+    /// Id of the first node; ids of a node type begin at 0.
+    first_id: usize,
+    n_classes: usize,
 }
 
 impl Table {
+    /// Table of the rows `wanted` of some data, of which the first `n_known` nodes are those of the data without new ones.
+    pub fn of(
+        data: &DataSource,
+        separator: char,
+        (n_known, wanted): (usize, &Range<usize>),
+        trained: &DataShape,
+    ) -> Self {
+        let names = match data {
+            DataSource::Loaded(dataset) => dataset.names.clone(),
+            DataSource::Stored(_) => None,
+        };
+        let first_name = names.as_ref().filter(|names| n_known == 0 && names.nodes.len() > 0).map(|_| wanted.start);
+        Self { separator, names, first_name, first_id: n_known, n_classes: trained.n_classes }
+    }
+
     /// Writes a header, and a line for each node: its name or else its id, and its class or a value for each class.
     pub fn write(&self, path: &Path, predictions: &Predictions) -> Result<(), CliError> {
         let all: Vec<String> = (0..self.n_classes).map(|class| self.class(class)).collect();
@@ -60,9 +79,9 @@ impl Table {
 
     /// Name of a node, or its id.
     fn node(&self, node: usize) -> Cow<'_, str> {
-        match &self.names {
-            Some(names) if self.first == 0 => names.nodes.get(node).into(),
-            _ => (self.first + node).to_string().into(),
+        match (&self.names, self.first_name) {
+            (Some(names), Some(first)) => names.nodes.get(first + node).into(),
+            _ => (self.first_id + node).to_string().into(),
         }
     }
 

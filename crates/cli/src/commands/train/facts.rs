@@ -6,7 +6,7 @@ use girih_datasets::{DataSource, Outline};
 use girih_graph_format::Notes;
 use girih_machine::{Machine, memory, readable_bytes};
 use girih_partition::counted;
-use girih_trainer::{CacheReport, InteractionSizes, Outcome, StageTimes, TaskKind, TrainConfig};
+use girih_trainer::{CacheReport, InteractionSizes, Outcome, StageTimes, TaskKind, TrainConfig, unread_types};
 
 use super::scores;
 use crate::context::reading;
@@ -39,6 +39,7 @@ impl Facts {
         let outline = data.outline();
         let mut notes = data.notes();
         notes.append(config.notes(outline.weighted));
+        notes.append(unread_types(config, &outline));
         let &Outline { generated, n_nodes, n_edges, n_features, n_classes, multi_label, .. } = &outline;
         let sizes = |n_users| InteractionSizes { n_users, n_items: n_nodes - n_users, n_train: n_edges / 2 };
         Self {

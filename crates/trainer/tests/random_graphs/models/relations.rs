@@ -103,8 +103,24 @@ impl Reference<'_> {
                     .map(|c| Bounded::dot((0..x[v].len()).map(|k| (x[v][k], weight[k * outputs + c]))))
                     .collect()
             }
+            (false, SelfWeight::Relation) => {
+                let mut sum = vec![Bounded::default(); outputs];
+                for relation in (0..self.relations.len()).filter(|&relation| self.ends_in(relation, self.types[v])) {
+                    let weight = &own[relation];
+                    for (c, sum) in sum.iter_mut().enumerate() {
+                        let terms = (0..x[v].len()).map(|k| (x[v][k], weight[k * outputs + c]));
+                        *sum = sum.plus(Bounded::dot(terms));
+                    }
+                }
+                sum
+            }
             (false, _) => product(&vec![x[v].clone()], own, outputs).remove(0),
         }
+    }
+
+    /// Whether a relation ends in a node type, by the order of [`Typed`]: of each colour, (0, 0), (0, 1), (1, 0), (1, 1).
+    fn ends_in(&self, relation: usize, node_type: usize) -> bool {
+        relation % 2 == node_type
     }
 
     /// Elements of the weight of a relation, row by row.
