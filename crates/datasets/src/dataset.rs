@@ -1,6 +1,7 @@
 //! [`Dataset`]: graph, features, labels and splits of one set of nodes.
 
 mod edge_split;
+mod features;
 mod labels;
 mod names;
 mod split;
@@ -8,11 +9,13 @@ mod types;
 
 use std::sync::Arc;
 
-use girih_compress::{CodecSpec, CompressedFeatures, RowSource};
-use girih_graph_format::{Csr, Matrix, NodeId, Notes, Permutation, TypedGraph};
+use girih_compress::CodecSpec;
+use girih_graph_format::{Csr, NodeId, Notes, Permutation, TypedGraph};
 
 pub(crate) use self::edge_split::check_train;
 pub use self::edge_split::{Edge, EdgeSplit, HeldOutEdges, Negatives};
+pub use self::features::Features;
+use self::features::{add_csr, add_features};
 pub use self::labels::{Labels, UNLABELLED};
 pub use self::names::{NameList, Names};
 pub use self::split::Split;
@@ -71,17 +74,6 @@ impl PartialEq for Dataset {
             && self.interactions == other.interactions
             && self.generated == other.generated
     }
-}
-
-/// Node features, `n_nodes × width`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Features {
-    /// Every value stored.
-    Dense(Matrix),
-    /// Only the non-zero values stored (bags of words).
-    Sparse(Csr),
-    /// One code per row, in memory or mapped; rows are decoded on use.
-    Compressed(CompressedFeatures),
 }
 
 impl Dataset {
@@ -184,7 +176,8 @@ impl Dataset {
         if let Some(typed) = &self.typed {
             typed.check()?;
             types::check_union(&typed.graph, &self.graph)?;
-            types::check_target(self, typed)?;
+            let has_features_of_all = self.features.is_some() || self.features_from.is_some();
+            types::check_target(typed, self.labels.as_ref(), &self.splits, has_features_of_all)?;
         }
         if let Some(names) = &self.names {
             names.validate(self.n_nodes(), self.n_classes())?;
@@ -335,6 +328,23 @@ impl Dataset {
         }
     }
 
+    /// Changes the features of each node type, if there are several; errors name the type.
+    pub(crate) fn with_type_features(
+        self,
+        change: impl Fn(Features) -> Result<Features, DatasetError>,
+    ) -> Result<Self, DatasetError> {
+        let Some(typed) = self.typed else { return Ok(self) };
+        let mut typed = Arc::unwrap_or_clone(typed);
+        for (of, features) in typed.graph.schema().node_types().iter().zip(&mut typed.features) {
+            let named = |error| DatasetError::invalid(format!("type {}: {error}", of.name));
+            *features = match std::mem::replace(features, TypeFeatures::None) {
+                TypeFeatures::Given(given) => TypeFeatures::Given(change(given).map_err(named)?),
+                other => other,
+            };
+        }
+        Ok(Self { typed: Some(typed.into()), ..self })
+    }
+
     /// Sets the rule by which training makes features, with a note; `None` sets no rule.
     ///
     /// # Errors
@@ -380,101 +390,5 @@ impl Dataset {
     #[must_use]
     pub fn n_classes(&self) -> usize {
         self.labels.as_ref().map_or(0, Labels::n_classes)
-    }
-}
-
-/// Adds a sparse matrix to a hash.
-fn add_csr(csr: &Csr, hash: &mut crc32fast::Hasher) {
-    hash.update(bytemuck::cast_slice(csr.indptr()));
-    hash.update(bytemuck::cast_slice(csr.indices()));
-    hash.update(bytemuck::cast_slice(csr.values().unwrap_or_default()));
-}
-
-/// Adds features to a hash.
-fn add_features(features: &Features, hash: &mut crc32fast::Hasher) {
-    match features {
-        Features::Dense(matrix) => hash.update(bytemuck::cast_slice(matrix.data())),
-        Features::Sparse(csr) => add_csr(csr, hash),
-        Features::Compressed(features) => {
-            hash.update(features.codec().spec().to_string().as_bytes());
-            hash.update(&features.codec().parameters());
-            hash.update(features.codes());
-        }
-    }
-}
-
-impl Features {
-    /// Number of rows, which is the number of nodes.
-    #[must_use]
-    pub fn n_rows(&self) -> usize {
-        match self {
-            Self::Dense(matrix) => matrix.n_rows(),
-            Self::Sparse(csr) => csr.n_rows(),
-            Self::Compressed(features) => features.n_rows(),
-        }
-    }
-
-    /// Number of values per node.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        match self {
-            Self::Dense(matrix) => matrix.n_cols(),
-            Self::Sparse(csr) => csr.n_cols(),
-            Self::Compressed(features) => features.width(),
-        }
-    }
-
-    /// Rows as a source, dense or decoded, in memory or mapped.
-    #[must_use]
-    pub fn rows(&self) -> &dyn RowSource {
-        match self {
-            Self::Dense(matrix) => matrix,
-            Self::Sparse(csr) => csr,
-            Self::Compressed(features) => features,
-        }
-    }
-
-    /// Encodes the rows by a codec that is fitted to a sample of them, drawn with `seed`. Features that are
-    /// compressed already are returned unchanged if they agree with `spec`.
-    ///
-    /// # Errors
-    /// When the codec does not suit the features, or they are compressed by another one.
-    pub fn encoded(self, spec: CodecSpec, seed: u64) -> Result<Self, DatasetError> {
-        if let Self::Compressed(features) = &self {
-            let (stored, row_bytes) = (features.codec().spec(), features.codec().row_bytes());
-            if spec.accepts(stored, row_bytes) {
-                return Ok(self);
-            }
-            return Err(DatasetError::invalid(format!(
-                "the features are compressed by {stored} already, in {row_bytes} bytes a row, and {spec} is asked for; \
-                 leave the codec out, or give the features as they were"
-            )));
-        }
-        Ok(Self::Compressed(CompressedFeatures::fitted(spec, self.rows(), seed)?))
-    }
-
-    /// Moves row `v` to row `order.map(v)`.
-    fn permuted(self, order: &Permutation) -> Result<Self, DatasetError> {
-        Ok(match self {
-            Self::Dense(matrix) => Self::Dense(order.apply_rows(&matrix)),
-            Self::Sparse(csr) => Self::Sparse(csr.with_rows_permuted(order)),
-            Self::Compressed(features) => Self::Compressed(features.select(order.inverse().new_of_old())?),
-        })
-    }
-
-    pub(crate) fn validate(&self, n_nodes: usize) -> Result<(), DatasetError> {
-        if self.n_rows() != n_nodes {
-            return Err(DatasetError::invalid(format!(
-                "there are {} rows of features for {n_nodes} nodes; each node needs one",
-                self.n_rows()
-            )));
-        }
-        match self {
-            Self::Dense(matrix) => matrix.check_finite()?,
-            Self::Sparse(csr) => csr.validate()?,
-            // Codes decode to finite values: the encoder checked its input.
-            Self::Compressed(_) => {}
-        }
-        Ok(())
     }
 }

@@ -17,17 +17,17 @@ use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Array, Folder, FolderWriter, MANIFEST, Verify};
-use girih_graph_format::{Csr, FormatError, Matrix, NodeId, Notes};
+use girih_graph_format::{Csr, FormatError, NodeId, Notes};
 use serde::{Deserialize, Serialize};
 
 use crate::edges::refuse_duplicates_option;
 use crate::feature_file::{open_matrix, open_store};
+use crate::folder_labels::{LabelKind, label_array, labels_of_kind};
 use crate::inventory::{Inventory, reason};
 use crate::labels::MAX_CLASSES;
-use crate::load::refuse_typed_options;
 use crate::typed_folder::TypedSection;
 use crate::{
-    Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, UNLABELLED, folder_edges,
+    Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, folder_edges,
     typed_folder,
 };
 
@@ -80,25 +80,6 @@ pub(crate) enum FeatureKind {
     Dense,
     Sparse,
     Compressed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LabelKind {
-    None,
-    Single,
-    Multi,
-}
-
-impl LabelKind {
-    /// Kind of some labels.
-    pub(crate) fn of(labels: Option<&Labels>) -> Self {
-        match labels {
-            None => Self::None,
-            Some(Labels::Single { .. }) => Self::Single,
-            Some(Labels::Multi { .. }) => Self::Multi,
-        }
-    }
 }
 
 impl Dataset {
@@ -194,21 +175,6 @@ fn write_features(folder: &mut FolderWriter, features: &Features) -> Result<(), 
     Ok(())
 }
 
-/// Writes labels as the array of a name.
-pub(crate) fn label_array(folder: &mut FolderWriter, name: &str, labels: &Labels) -> Result<(), DatasetError> {
-    match labels {
-        Labels::Single { classes, .. } => {
-            let signed: Vec<i32> = classes.iter().map(|&c| if c == UNLABELLED { -1 } else { c as i32 }).collect();
-            folder.array(name, &[signed.len()], &signed)?;
-        }
-        Labels::Multi { n_classes, targets } => {
-            let bits: Vec<u8> = targets.data().iter().map(|&t| u8::from(t != 0.0)).collect();
-            folder.array(name, &[targets.n_rows(), *n_classes], &bits)?;
-        }
-    }
-    Ok(())
-}
-
 /// Name of the data set that [`Dataset::save`] wrote to a folder; `None` when there is no such folder. Arrays are not
 /// read.
 #[must_use]
@@ -227,12 +193,12 @@ pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, Datase
     refuse_duplicates_option(options, "a girih folder stores each pair of nodes once").map_err(|e| e.at(path))?;
     let folder = Folder::open(path, options.verify)?;
     if typed_folder::is_typed(&folder) {
-        refuse_typed_options(options, &["--reverse", "--target"]).map_err(|e| e.at(path))?;
+        options.check_typed_flags(&["--reverse", "--target"]).map_err(|e| e.at(path))?;
         let mut notes = typed_folder::notes_of(&folder).map_err(|e| e.at(path))?;
         let dataset = typed_folder::read(&folder, options, &mut notes).map_err(|e| e.at(path))?;
         return Ok(Dataset { notes, ..dataset });
     }
-    refuse_typed_options(options, &[]).map_err(|e| e.at(path))?;
+    options.check_typed_flags(&[]).map_err(|e| e.at(path))?;
     let notes = notes_of(&folder).map_err(|e| e.at(path))?;
     let dataset = read(&folder, options).map_err(|e| e.at(path))?;
     Ok(Dataset { notes, ..dataset })
@@ -393,16 +359,6 @@ fn read_labels(folder: &Folder, section: &DatasetSection) -> Result<Option<Label
 /// Converts an array to the labels of all nodes.
 pub(crate) fn labels_of(array: Array, section: &DatasetSection) -> Result<Labels, DatasetError> {
     labels_of_kind(array, section.labels, section.n_classes)
-}
-
-/// Converts an array to labels of a kind.
-pub(crate) fn labels_of_kind(array: Array, kind: LabelKind, n_classes: usize) -> Result<Labels, DatasetError> {
-    if kind == LabelKind::Multi {
-        let targets: Matrix = array.into_matrix()?;
-        return Ok(Labels::Multi { n_classes, targets });
-    }
-    let classes = array.into_i64()?.iter().map(|&c| u32::try_from(c).unwrap_or(UNLABELLED)).collect();
-    Ok(Labels::Single { n_classes, classes })
 }
 
 fn read_split(folder: &Folder, i: usize) -> Result<Split, DatasetError> {

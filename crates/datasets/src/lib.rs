@@ -31,6 +31,7 @@ mod features_from;
 mod file_kind;
 mod folder;
 mod folder_edges;
+mod folder_labels;
 pub mod generate;
 mod gnn_benchmark;
 mod heterophilous;

@@ -38,7 +38,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let (dataset, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
-            refuse_typed_options(options, &[])?;
+            options.check_typed_flags(&[])?;
             let options = &until_divided(options);
             let codec = options.codec.map(|codec| (codec, options.seed));
             (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, None)
@@ -90,9 +90,13 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
 }
 
 /// Replaces the features of a folder's data by its compressed features, if it has them.
-fn with_store(dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset, DatasetError> {
+fn with_store(mut dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dataset, DatasetError> {
     let store = folder.join(FEATURE_STORE);
     if !store.is_file() {
+        return Ok(dataset);
+    }
+    if dataset.typed.as_ref().is_some_and(|typed| typed.has_several_types()) {
+        dataset.notes.leave_out(FEATURE_STORE, "codes of all nodes, but features belong to types");
         return Ok(dataset);
     }
     let features = Some(open_store(&store, dataset.n_nodes(), verify)?);
@@ -147,7 +151,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
     if let Some(allowed) = typed_flags(format) {
-        refuse_typed_options(options, allowed).map_err(|e| e.at(&path))?;
+        options.check_typed_flags(allowed).map_err(|e| e.at(&path))?;
     }
     let mut dataset = match format {
         Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
@@ -211,21 +215,13 @@ fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
 const RDF_FLAGS: [&str; 7] =
     ["--literals", "--reverse", "--train", "--val", "--test", "--label-columns", "--val-share"];
 
-/// Refuses options of typed data for other data, but for the flags that have a meaning here.
-pub(crate) fn refuse_typed_options(options: &LoadOptions, allowed: &[&str]) -> Result<(), DatasetError> {
-    match options.typed_flag(allowed) {
-        None => Ok(()),
-        Some((flag, of)) => Err(DatasetError::invalid(format!("{flag} is for {of}, which this is not; leave it out"))),
-    }
-}
-
 /// Loads named arrays, with types or without.
 fn load_arrays(source: &mut dyn NamedArrays, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     if typed_arrays::recognizes(source) {
-        refuse_typed_options(options, &["--reverse", "--target"]).map_err(|e| e.at(path))?;
+        options.check_typed_flags(&["--reverse", "--target"]).map_err(|e| e.at(path))?;
         return typed_arrays::load(source, &stem(path), options);
     }
-    refuse_typed_options(options, &[]).map_err(|e| e.at(path))?;
+    options.check_typed_flags(&[]).map_err(|e| e.at(path))?;
     named_arrays::load(source, &stem(path), options)
 }
 
@@ -285,7 +281,7 @@ fn load_npz(npz: &mut Npz, path: &Path, options: &LoadOptions) -> Result<Dataset
     if typed_arrays::recognizes(npz) {
         return load_arrays(npz, path, options);
     }
-    refuse_typed_options(options, &[]).map_err(|e| e.at(path))?;
+    options.check_typed_flags(&[]).map_err(|e| e.at(path))?;
     let name = &stem(path);
     if gnn_benchmark::recognizes(npz) {
         return gnn_benchmark::load(npz, name, options);

@@ -6,7 +6,7 @@ use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 
-use crate::{FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames, TypeRules};
+use crate::{DatasetError, FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames, TypeRules};
 
 /// Options of loading; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,16 +118,30 @@ impl LoadOptions {
         [&self.labels, &self.train, &self.val, &self.test].into_iter().any(Option::is_some)
     }
 
+    /// Refuses flags of typed data, but for those that have a meaning for the data.
+    ///
+    /// # Errors
+    /// When another one is given.
+    pub(crate) fn check_typed_flags(&self, allowed: &[&str]) -> Result<(), DatasetError> {
+        match self.typed_flag(allowed) {
+            None => Ok(()),
+            Some((flag, of)) => {
+                Err(DatasetError::invalid(format!("{flag} is for {of}, which this is not; leave it out")))
+            }
+        }
+    }
+
     /// First flag that is given, has a meaning for typed data alone, and is none of `allowed`; with the data that it is
     /// for.
     pub(crate) fn typed_flag(&self, allowed: &[&str]) -> Option<(&'static str, &'static str)> {
         const TYPED: &str = "data with types";
+        const SEVERAL: &str = "data with several types of nodes";
         const PAIRS: &str = "folders of id pairs";
         const TRIPLES: &str = "N-Triples";
         let given = [
             (self.literals.is_some(), "--literals", TRIPLES),
             (self.reverse.is_some(), "--reverse", TYPED),
-            (self.target.is_some(), "--target", TYPED),
+            (self.target.is_some(), "--target", SEVERAL),
             (self.type_names.is_some(), "--type-names", PAIRS),
             (self.train.is_some(), "--train", TRIPLES),
             (self.val.is_some(), "--val", TRIPLES),

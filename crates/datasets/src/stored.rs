@@ -7,7 +7,8 @@ use girih_compress::{CodecSpec, CompressedFeatures};
 use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Verify};
 use girih_graph_format::{Buffer, Csr, NodeId, Notes, RelationSizes, places_of};
 
-use crate::folder::{DatasetSection, FeatureKind, LabelKind, labels_of, notes_of, read_store};
+use crate::folder::{DatasetSection, FeatureKind, labels_of, notes_of, read_store};
+use crate::folder_labels::LabelKind;
 use crate::load::check_strict;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 

@@ -88,10 +88,15 @@ pub struct ConvertArgs {
     pub data: DataArgs,
     /// Folder to write, or file whose extension names the format
     ///
-    /// A .safetensors file holds all arrays. These hold the graph alone: .npz for scipy, .mtx, .graph, and edge lists
-    /// .csv, .tsv and .txt, text also as .gz.
+    /// A .safetensors file holds all arrays, and so does .npz for data with types. These hold the graph alone: .npz for
+    /// scipy, .mtx, .graph, and edge lists .csv, .tsv and .txt, text also as .gz.
     #[arg(long, value_name = "PATH", help_heading = "Output")]
     pub out: PathBuf,
+    /// Leave types out: all relations become one graph, and node types one list of nodes
+    ///
+    /// Types need features of the same width, or none.
+    #[arg(long, help_heading = "Output")]
+    pub homogeneous: bool,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges, TypeRules};
+use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges, TypeNames, TypeRules};
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, Verify};
 use serde::{Deserialize, Serialize};
@@ -56,10 +56,20 @@ pub struct ReadArgs {
     #[arg(long, value_name = "RULE", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub literals: Option<Literals>,
-    /// Reverse relations of typed data: add, or no [default: add for N-Triples]
+    /// Reverse relations of typed data: add, or no
+    ///
+    /// [default: of what girih has written no, else add, unless a relation is the reverse of another]
     #[arg(long, value_name = "add|no", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub reverse: Option<ReverseEdges>,
+    /// Type of the nodes to be classified, in typed data [default: the one with labels]
+    #[arg(long, value_name = "TYPE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Names of the types of id pairs, such as p=paper,a=author [default: their letters]
+    #[arg(long, value_name = "LETTER=NAME,…")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub type_names: Option<TypeNames>,
     /// Store every edge in both directions
     ///
     /// [default: of edge lists true, of other files as the format's published loader does]
@@ -111,7 +121,7 @@ pub struct ReadArgs {
     pub normalize_features: Option<RowDivisor>,
     /// Split to use: a number from 0, all, or random
     ///
-    /// With all, run r takes split r. random draws 60 % train, 20 % val and 20 % test, whatever splits the
+    /// With all, run r takes split r. Split sets of id pairs are also chosen by the numbers in their names. random draws 60 % train, 20 % val and 20 % test, whatever splits the
     /// data has.
     /// [default: all]
     #[arg(long, value_name = "I|all|random", value_parser = parse_split)]
@@ -181,6 +191,8 @@ impl ReadArgs {
             val_share,
             literals,
             reverse,
+            target,
+            type_names,
             symmetrize,
             duplicates,
             columns,
@@ -201,6 +213,8 @@ impl ReadArgs {
             val_share: val_share.or(others.val_share),
             literals: literals.or(others.literals),
             reverse: reverse.or(others.reverse),
+            target: target.or(others.target),
+            type_names: type_names.or(others.type_names),
             symmetrize: symmetrize.or(others.symmetrize),
             duplicates: duplicates.or(others.duplicates),
             columns: columns.or(others.columns),
@@ -238,6 +252,8 @@ impl ReadArgs {
             val_share: read.val_share,
             literals: read.literals,
             reverse: read.reverse,
+            target: read.target,
+            type_names: read.type_names,
             labels_from: read.labels_from,
             multi_label: read.multi_label,
             duplicates: read.duplicates,

@@ -32,6 +32,8 @@ pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
     let format = OutputFormat::of(&args.out)?;
     let start = Instant::now();
     let dataset = load_required(&args.data, &args.data.options(0, 1))?;
+    let dataset = if args.homogeneous { without_types(dataset)? } else { dataset };
+    let format = format.for_data(&dataset);
     paths::make_parents(&args.out)?;
     dataset.save_as(format, &args.out)?;
     if dataset.edge_split.is_some() && format != OutputFormat::Folder {
@@ -42,6 +44,15 @@ pub fn convert(args: &ConvertArgs) -> Result<(), CliError> {
     }
     report(&dataset, format, &args.out, start.elapsed().as_secs_f64(), args.output);
     Ok(())
+}
+
+/// Data without its types.
+fn without_types(dataset: Dataset) -> Result<Dataset, CliError> {
+    if dataset.typed.is_none() {
+        let name = &dataset.name;
+        return Err(CliError::Other(format!("--homogeneous leaves types out, and {name} has none; leave it out")));
+    }
+    Ok(dataset.homogeneous()?)
 }
 
 fn report(dataset: &Dataset, format: OutputFormat, out: &Path, seconds: f64, output: OutputArgs) {

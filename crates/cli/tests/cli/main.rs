@@ -33,6 +33,7 @@ mod scores;
 mod serve;
 mod train;
 mod typed;
+mod typed_data;
 mod unit;
 mod verify;
 mod weights;

@@ -1,12 +1,14 @@
 //! [`TypedData`]: types of nodes and edges in a data set.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use girih_graph_format::{Csr, NodeId, Permutation, PlacedRelation, TypedGraph};
 use rayon::prelude::*;
 
-use crate::{Dataset, DatasetError, Features, Labels, UNLABELLED};
+use super::features::{Features, add_features};
+use super::labels::{Labels, UNLABELLED};
+use super::split::Split;
+use crate::DatasetError;
 
 /// Graph with types, and what its node types have.
 #[derive(Clone, Debug, PartialEq)]
@@ -99,47 +101,33 @@ impl TypedData {
     }
 }
 
-impl Dataset {
-    /// Changes the features of each node type, if there are several; errors name the type.
-    pub(crate) fn with_type_features(
-        self,
-        change: impl Fn(Features) -> Result<Features, DatasetError>,
-    ) -> Result<Self, DatasetError> {
-        let Some(typed) = self.typed else { return Ok(self) };
-        let mut typed = Arc::unwrap_or_clone(typed);
-        for (of, features) in typed.graph.schema().node_types().iter().zip(&mut typed.features) {
-            let named = |error| DatasetError::invalid(format!("type {}: {error}", of.name));
-            *features = match std::mem::replace(features, TypeFeatures::None) {
-                TypeFeatures::Given(given) => TypeFeatures::Given(change(given).map_err(named)?),
-                other => other,
-            };
-        }
-        Ok(Self { typed: Some(typed.into()), ..self })
-    }
-}
-
 /// Checks that labels and splits are those of the target's nodes, and features those of types, if there are several.
-pub(super) fn check_target(dataset: &Dataset, typed: &TypedData) -> Result<(), DatasetError> {
+pub(super) fn check_target(
+    typed: &TypedData,
+    labels: Option<&Labels>,
+    splits: &[Split],
+    has_features_of_all: bool,
+) -> Result<(), DatasetError> {
     if !typed.has_several_types() {
         return Ok(());
     }
-    if dataset.features.is_some() || dataset.features_from.is_some() {
+    if has_features_of_all {
         let message = "features of all nodes, but there are several node types; features belong to types";
         return Err(DatasetError::invalid(message));
     }
     let (ids, name) = (typed.target_ids(), &typed.graph.schema().node_types()[typed.target].name);
     let other = |node: &NodeId| !ids.contains(&(*node as usize));
-    let nodes = dataset.splits.iter().flat_map(|split| split.parts()).flat_map(|(_, nodes)| nodes);
+    let nodes = splits.iter().flat_map(|split| split.parts()).flat_map(|(_, nodes)| nodes);
     if let Some(node) = nodes.into_iter().find(|node| other(node)) {
         return Err(DatasetError::invalid(format!("node {node} of a split is none of the target, {name}")));
     }
-    let labelled = match &dataset.labels {
+    let labelled = match labels {
         Some(Labels::Single { classes, .. }) => {
-            (0..dataset.n_nodes() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
+            (0..classes.len() as NodeId).find(|node| other(node) && classes[*node as usize] != UNLABELLED)
         }
         Some(Labels::Multi { targets, .. }) => {
             let has_label = |node: NodeId| targets.row(node as usize).iter().any(|&target| target != 0.0);
-            (0..dataset.n_nodes() as NodeId).find(|node| other(node) && has_label(*node))
+            (0..targets.n_rows() as NodeId).find(|node| other(node) && has_label(*node))
         }
         None => None,
     };
@@ -205,7 +193,7 @@ pub(super) fn add_to(data: &TypedData, hash: &mut crc32fast::Hasher) {
     for features in &data.features {
         match features {
             TypeFeatures::None => hash.update(&[0]),
-            TypeFeatures::Given(features) => super::add_features(features, hash),
+            TypeFeatures::Given(features) => add_features(features, hash),
             TypeFeatures::Learned(width) => hash.update(&(width.map_or(0, |width| width + 1) as u64).to_le_bytes()),
         }
     }

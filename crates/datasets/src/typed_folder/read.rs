@@ -7,7 +7,7 @@ use girih_graph_format::{Csr, NodeId, Notes, TypedGraph};
 use super::names::add_lines;
 use super::section::{EDGE_TYPES, NODE_TYPES, NodeTypeEntry, SECTION, Sections, TypeFeatureKind};
 use crate::feature_file::open_matrix;
-use crate::folder::{LabelKind, labels_of_kind};
+use crate::folder_labels::{LabelKind, labels_of_kind};
 use crate::inventory::{Inventory, reason};
 use crate::typed_parts::{StatedType, TypedParts, check_stated, type_number};
 use crate::{

@@ -4,7 +4,7 @@ use girih_graph_format::file::{Folder, MANIFEST};
 use girih_graph_format::{EdgeType, NodeType, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::folder::LabelKind;
+use crate::folder_labels::LabelKind;
 use crate::labels::MAX_CLASSES;
 use crate::{Dataset, DatasetError, Features, TypeFeatures, TypedData};
 
@@ -179,6 +179,7 @@ pub(super) fn features_of<'a>(dataset: &'a Dataset, typed: &'a TypedData, number
 }
 
 /// Features of a node type, borrowed.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Stored<'a> {
     None,
     Given(&'a Features),

@@ -5,7 +5,7 @@ use girih_graph_format::{Csr, FormatError};
 
 use super::names::to_lines;
 use super::section::{EDGE_TYPES, NODE_TYPES, SECTION, Sections, Stored, features_of};
-use crate::folder::label_array;
+use crate::folder_labels::label_array;
 use crate::{Dataset, DatasetError, Features, TypedData};
 
 /// Adds the arrays and sections of typed data to a folder.

@@ -8,7 +8,7 @@ use girih_graph_format::{Csr, Matrix};
 use proptest::prelude::*;
 
 /// The library with other features of its two types.
-fn with(features: [TypeFeatures; 2]) -> Dataset {
+fn with(features: &[TypeFeatures; 2]) -> Dataset {
     let library = library();
     let typed = TypedData { features: features.to_vec(), ..(*library.typed.unwrap()).clone() };
     Dataset { typed: Some(typed.into()), ..library }
@@ -38,19 +38,19 @@ fn features_of_one_width_are_stacked_and_others_refused() {
     let values = [rows(0, 2).data(), rows(1, 2).data()].concat();
     let expected = Matrix::new(values.len() / 2, 2, values).unwrap();
     for (first, second) in [(dense(0, 2), sparse(1, 2)), (dense(0, 2), dense(1, 2))] {
-        let plain = with([first, second]).homogeneous().unwrap();
+        let plain = with(&[first, second]).homogeneous().unwrap();
         assert_eq!(plain.features, Some(Features::Dense(expected.clone())));
         assert!(plain.notes.made_up.iter().any(|made| made.kind == "homogeneous"));
         let home = tempfile::tempdir().unwrap();
         plain.save(&home.path().join("plain")).unwrap();
         assert_eq!(load_default(&home.path().join("plain")), plain);
     }
-    let both = with([sparse(0, 2), sparse(1, 2)]).homogeneous().unwrap();
+    let both = with(&[sparse(0, 2), sparse(1, 2)]).homogeneous().unwrap();
     assert_eq!(both.features, Some(Features::Sparse(Csr::of_nonzeros(&expected).unwrap())));
-    let refused = |features: [TypeFeatures; 2]| with(features).homogeneous().unwrap_err().to_string();
+    let refused = |features: [TypeFeatures; 2]| with(&features).homogeneous().unwrap_err().to_string();
     let widths = refused([dense(0, 2), dense(1, 3)]);
     assert!(widths.contains("has 3 columns, and another type has features of 2 columns"), "{widths}");
     let some = refused([TypeFeatures::Learned(None), dense(1, 3)]);
     assert!(some.contains("has no features, and another type has features of 3 columns"), "{some}");
-    assert_eq!(with([TypeFeatures::None, TypeFeatures::Learned(None)]).homogeneous().unwrap().features, None);
+    assert_eq!(with(&[TypeFeatures::None, TypeFeatures::Learned(None)]).homogeneous().unwrap().features, None);
 }

@@ -27,8 +27,8 @@ fn written() -> (TempDir, PathBuf) {
     (home, path)
 }
 
-fn with(path: &Path, options: LoadOptions) -> Dataset {
-    load(path.to_str().unwrap(), &options).unwrap_or_else(|error| panic!("{error}"))
+fn with(path: &Path, options: &LoadOptions) -> Dataset {
+    load(path.to_str().unwrap(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn default() -> LoadOptions {
@@ -69,7 +69,7 @@ fn letters_are_types_and_files_are_relations() {
 fn split_sets_are_chosen_by_their_numbers() {
     let (_home, path) = written();
     for (split, train) in [(0, 4), (1, 2), (5, 4), (40, 2)] {
-        let data = with(&path, LoadOptions { split: Some(split), ..default() });
+        let data = with(&path, &LoadOptions { split: Some(split), ..default() });
         assert_eq!((data.splits.len(), &data.splits[0].train[..]), (1, &[train][..]), "{split}");
     }
     let message = load(path.to_str().unwrap(), &LoadOptions { split: Some(20), ..default() }).unwrap_err();
@@ -81,10 +81,10 @@ fn options_name_types_and_divide_their_features() {
     let (_home, path) = written();
     let names = Some("p=paper,a=author of it".parse().unwrap());
     let options = LoadOptions { type_names: names, target: Some("paper".to_owned()), ..default() };
-    let data = with(&path, LoadOptions { reverse: Some(ReverseEdges::No), ..options });
+    let data = with(&path, &LoadOptions { reverse: Some(ReverseEdges::No), ..options });
     assert_eq!(sizes(&data).iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["author of it", "paper", "s"]);
     assert_eq!(data.typed.unwrap().graph.relations().len(), 2);
-    let divided = with(&path, LoadOptions { feature_norm: Some(FeatureNorm::Sum), ..default() });
+    let divided = with(&path, &LoadOptions { feature_norm: Some(FeatureNorm::Sum), ..default() });
     let typed = divided.typed.unwrap();
     let TypeFeatures::Given(Features::Sparse(words)) = &typed.features[1] else { panic!("sparse rows") };
     assert_eq!(words.values().unwrap(), [0.25, 0.75, 1.0, 1.0]);
@@ -150,12 +150,12 @@ fn sizes_come_from_ids_where_nothing_else_has_them() {
     assert_eq!(sizes(&data).iter().map(|(_, n)| *n).collect::<Vec<_>>(), [2, 3, 1]);
     write_npy(&path.join("labels.npy"), &[5], &[0_i64, 1, 0, 1, 0]).unwrap();
     assert!(refusal(&path, &default()).contains("labels.npy has 5 labels, and no type has as many nodes"));
-    let data = with(&path, LoadOptions { target: Some("p".to_owned()), ..default() });
+    let data = with(&path, &LoadOptions { target: Some("p".to_owned()), ..default() });
     assert_eq!(sizes(&data)[1].1, 5, "papers without an edge have a label");
     for name in ["train_5.npy", "val_5.npy", "test_5.npy", "train_40.npy", "val_40.npy", "test_40.npy"] {
         fs::remove_file(path.join(name)).unwrap();
     }
-    let data = with(&path, LoadOptions { target: Some("p".to_owned()), ..default() });
+    let data = with(&path, &LoadOptions { target: Some("p".to_owned()), ..default() });
     assert_eq!(data.splits.len(), 1, "labels without a split get one");
     data.validate().unwrap();
 }

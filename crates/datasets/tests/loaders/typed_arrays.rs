@@ -180,7 +180,12 @@ fn contradictions_name_the_array_and_the_types() {
     );
     assert!(edges(&[0, 1, 0, 3]).contains("the destination is node 3, which is beyond paper"));
     assert!(edges(&[0, -1, 0, 1]).contains("is -1, which is not a node id"));
-    let cases: [(&[Array<'_>], &str); 8] = [
+    let cases: [(&[Array<'_>], &str); 10] = [
+        (
+            &[("paper.train_mask", &[], &[]), ("paper.train_idx", &[1], &[9])],
+            "type paper: split 0: train: node 9 does not exist; there are 3 nodes",
+        ),
+        (&[("paper.number", &[1], &[0]), ("author.number", &[1], &[0])], "paper.number is 0, and 1 is expected"),
         (&[("paper.x", &[2, 1], &[1, 2])], "type paper: there are 2 rows of features for 3 nodes"),
         (&[("paper.y", &[2], &[0, 1])], "type paper: there are 2 labels for 3 nodes"),
         (

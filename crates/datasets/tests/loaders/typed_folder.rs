@@ -1,14 +1,14 @@
 //! Typed data in girih's own folder: round trips, and damage.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::common::{load_default, refusal};
 use crate::random_types::random;
 use girih_datasets::{
     Dataset, Features, LoadOptions, OutputFormat, ReverseEdges, TypeFeatures, TypedData, load, saved_name,
 };
-use girih_graph_format::file::write_npy;
+use girih_graph_format::{Csr, EdgeType, NodeType, Schema, TypedGraph};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -102,6 +102,31 @@ fn manifests_that_contradict_themselves_or_the_arrays_are_refused() {
 }
 
 #[test]
+fn two_relations_of_one_name_are_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("twice");
+    let node_types = ["a", "b"].map(|name| NodeType { name: name.to_owned(), n_nodes: 1 }).to_vec();
+    let edge_type =
+        |relation: &str| EdgeType { relation: relation.to_owned(), source: 0, destination: 1, reverse_of: None };
+    let schema = Schema::new(node_types, vec![edge_type("one"), edge_type("two")]).unwrap();
+    let empty = || Csr::empty(1, 1).unwrap();
+    let graph = TypedGraph::new(schema, vec![empty(), empty()]).unwrap();
+    Dataset::of_typed("twice", TypedData::of_graph(graph)).unwrap().save(&path).unwrap();
+    load_default(&path).validate().unwrap();
+    let manifest = path.join("girih.toml");
+    let text = fs::read_to_string(&manifest).unwrap();
+    for (to, expected) in [
+        ("one", "there are two relations a.one.b; rename one of them"),
+        ("two\", \"c", "invalid length"),
+        ("", "there are two relations a..b"),
+    ] {
+        fs::write(&manifest, text.replace("\"two\"", &format!("\"{to}\""))).unwrap();
+        let message = refusal(&path, &LoadOptions::default());
+        assert!(message.contains("girih.toml") && message.contains(expected), "{expected}: {message}");
+    }
+}
+
+#[test]
 fn names_and_arrays_that_changed_are_refused() {
     let (_home, path) = written();
     let (names, intact) = (path.join("n0_names.txt"), fs::read(path.join("n0_names.txt")).unwrap());
@@ -180,6 +205,5 @@ fn folders_are_replaced_whole_and_other_files_are_named() {
     assert_eq!(line, "not used: n9_labels.npy: girih.toml does not list it; notes.md: girih.toml does not list it");
     let error = library().save(&path).unwrap_err().to_string();
     assert!(error.contains(path.to_str().unwrap()), "{error}");
-    write_npy(&path.join("x.npy"), &[1], &[1.0_f32]).unwrap();
-    assert!(Path::new(&path).is_dir());
+    assert!(path.join("notes.md").is_file(), "a folder with files of others is not replaced");
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use girih_datasets::{LoadOptions, OutputFormat, load};
+use girih_datasets::{Dataset, LoadOptions, Names, OutputFormat, load};
 use girih_graph_format::file::{NpzWriter, write_npy, write_sparse_npz};
 
 use super::{planted, written, written_one};
@@ -134,4 +134,44 @@ pub(crate) fn girih() -> Vec<Input> {
         saved("synth:rmat,scale=4,degree=2", &LoadOptions::default()),
         saved(&users.to_string_lossy(), &LoadOptions::default()),
     ]
+}
+
+/// Id pairs: papers with words and classes, their authors, and a subject without features.
+pub(crate) fn pairs() -> Vec<Input> {
+    let folder = |folder: &Path| {
+        let file = |name: &str| folder.join(name);
+        std::fs::write(file("pa.txt"), "0\t0\n1\t1\n\n2 1\n5\t0\n").expect("a file");
+        std::fs::write(file("ps.txt"), "0\t0\n1\t2\n").expect("a file");
+        let words = planted().graph.row_slice(0..6);
+        write_sparse_npz(&file("p_feat.npz"), &words).expect("a file");
+        write_npy(&file("a_feat.npz"), &[2, 3], &[0.5f32; 6]).expect("a file");
+        write_npy(&file("labels.npy"), &[6], &[0.0f64, 1.0, 2.0, 0.0, 1.0, 2.0]).expect("a file");
+        for (part, ids) in [("train", [0i64, 1]), ("val", [2, 3]), ("test", [4, 5])] {
+            write_npy(&file(&format!("{part}_20.npy")), &[2], &ids).expect("a file");
+        }
+    };
+    vec![written(folder)]
+}
+
+/// Typed data, with names of nodes.
+fn typed() -> Dataset {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let folder = pairs().remove(0).write(&home.path().join("pairs"), crate::Form::Folder).expect("a folder");
+    let data = load(&folder.to_string_lossy(), &LoadOptions::default()).expect("a small data set");
+    let nodes = (0..data.n_nodes()).map(|node| ["one", "back\\slash", "two\nlines"][node % 3]).collect();
+    let names = Names { nodes, classes: ["a", "b", "c"].map(String::from).to_vec() };
+    Dataset { names: Some(names.into()), ..data }
+}
+
+/// Typed data in girih's folder.
+pub(crate) fn typed_folder() -> Vec<Input> {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    typed().save(&home.path().join("data")).expect("a folder");
+    vec![Input::read(&home.path().join("data"))]
+}
+
+/// Typed data as named arrays.
+pub(crate) fn typed_arrays() -> Vec<Input> {
+    let save = |path: &Path| typed().save_as(OutputFormat::of(path).expect("a format"), path).expect("a file");
+    vec![written_one("typed.safetensors", save)]
 }

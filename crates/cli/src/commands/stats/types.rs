@@ -1,6 +1,6 @@
 //! Types of nodes and edges in `girih stats`.
 
-use girih_datasets::{Dataset, Labels, UNLABELLED};
+use girih_datasets::{Dataset, Features, Labels, Split, TypeFeatures, TypedData, UNLABELLED};
 use girih_graph_format::{Csr, Schema, TypedGraph};
 use girih_partition::counted;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::output::Results;
 
 /// Adds a line for each type of nodes, and for each type of edges that is no reverse of another; to the JSON all types.
 pub(super) fn add(results: &mut Results, dataset: &Dataset) {
-    let Some(typed) = dataset.typed.as_ref().map(|typed| &typed.graph) else { return };
-    let schema = typed.schema();
+    let Some(data) = &dataset.typed else { return };
+    let (typed, schema) = (&data.graph, data.graph.schema());
     let nodes: Vec<(Value, String)> =
-        (0..schema.node_types().len()).map(|number| node_type(dataset, schema, number)).collect();
+        (0..schema.node_types().len()).map(|number| node_type(dataset, data, number)).collect();
     let edges: Vec<EdgeStats> =
         (0..schema.edge_types().len()).map(|number| EdgeStats::of(typed, schema, number)).collect();
     let node_lines: Vec<&str> = nodes.iter().map(|(_, line)| &line[..]).collect();
@@ -34,16 +34,62 @@ pub(super) fn add(results: &mut Results, dataset: &Dataset) {
     );
 }
 
-fn node_type(dataset: &Dataset, schema: &Schema, number: usize) -> (Value, String) {
-    let of = &schema.node_types()[number];
+/// Description of a node type: its nodes, features and labels, and the parts of the first split.
+fn node_type(dataset: &Dataset, data: &TypedData, number: usize) -> (Value, String) {
+    let schema = data.graph.schema();
+    let (of, is_target) = (&schema.node_types()[number], number == data.target);
     let ids = schema.first(number)..schema.first(number) + of.n_nodes;
     let labelled = match &dataset.labels {
         Some(Labels::Single { classes, .. }) => classes[ids].iter().filter(|&&class| class != UNLABELLED).count(),
-        Some(Labels::Multi { .. }) => of.n_nodes,
-        None => 0,
+        Some(Labels::Multi { .. }) if is_target => of.n_nodes,
+        _ => 0,
     };
-    let value = json!({ "name": of.name, "nodes": of.n_nodes, "labelled": labelled });
-    (value, format!("{}: {}, {labelled} labelled", of.name, counted(of.n_nodes, "node")))
+    let (kind, width) = features_of(dataset, data, number);
+    let sizes = |split: &Split| split.parts().map(|(_, nodes)| nodes.len());
+    let [train, val, test] = dataset.splits.first().filter(|_| is_target).map_or([0; 3], sizes);
+    let value = json!({
+        "name": of.name,
+        "nodes": of.n_nodes,
+        "labelled": labelled,
+        "features": kind,
+        "n_features": width,
+        "train": train,
+        "val": val,
+        "test": test,
+        "target": is_target,
+    });
+    let mut parts = vec![counted(of.n_nodes, "node")];
+    parts.push(match (kind, width) {
+        ("none", _) => "no features".to_owned(),
+        (kind, Some(width)) => format!("{width} {kind} features"),
+        (kind, None) => format!("{kind} features"),
+    });
+    if labelled > 0 {
+        parts.push(format!("{labelled} labelled"));
+    }
+    if is_target && !dataset.splits.is_empty() {
+        parts.push(format!("{train} train, {val} val, {test} test"));
+    }
+    let name = if is_target && data.has_several_types() { format!("{} (target)", of.name) } else { of.name.clone() };
+    (value, format!("{name}: {}", parts.join(", ")))
+}
+
+/// Kind and width of the features of a node type.
+fn features_of(dataset: &Dataset, data: &TypedData, number: usize) -> (&'static str, Option<usize>) {
+    let given = |features: &Features| {
+        let kind = match features {
+            Features::Dense(_) => "dense",
+            Features::Sparse(_) => "sparse",
+            Features::Compressed(_) => "compressed",
+        };
+        (kind, Some(features.width()))
+    };
+    match data.features.get(number) {
+        Some(TypeFeatures::Given(features)) => given(features),
+        Some(TypeFeatures::Learned(width)) => ("learned", *width),
+        Some(TypeFeatures::None) => ("none", Some(0)),
+        None => dataset.features.as_ref().map_or(("none", Some(0)), given),
+    }
 }
 
 /// Statistics of an edge type.
