@@ -20,9 +20,11 @@ fn papers(work: &Workspace) -> String {
     write("av.txt", (0..40).map(|author| (author, author % 4)).collect());
     write("vt.txt", (0..4).map(|venue| (venue, 0)).collect());
     let noise = |value: usize| ((value * 7919) % 101) as f32 / 50.0 - 1.0;
-    let rows: Vec<f32> = (0..4 * N_PAPERS).map(|at| noise(at) + if at % 4 == 0 { (at / 4 % 2) as f32 } else { 0.0 }).collect();
+    let rows: Vec<f32> =
+        (0..4 * N_PAPERS).map(|at| noise(at) + if at % 4 == 0 { (at / 4 % 2) as f32 } else { 0.0 }).collect();
     fs::write(folder.join("p_feat.npy"), floats(&format!("({N_PAPERS}, 4)"), &rows)).unwrap();
-    fs::write(folder.join("labels.npy"), ids(&(0..N_PAPERS as i64).map(|paper| paper % 2).collect::<Vec<_>>())).unwrap();
+    fs::write(folder.join("labels.npy"), ids(&(0..N_PAPERS as i64).map(|paper| paper % 2).collect::<Vec<_>>()))
+        .unwrap();
     for (part, nodes) in [("train", 0..30), ("val", 30..60), ("test", 60..N_PAPERS as i64)] {
         fs::write(folder.join(format!("{part}_15.npy")), ids(&nodes.collect::<Vec<_>>())).unwrap();
     }
@@ -62,14 +64,17 @@ fn networks_learn_from_several_types_of_nodes() {
 fn results_are_those_of_the_target_by_its_own_ids() {
     let work = Workspace::new();
     let (data, run) = (papers(&work), work.arg("run"));
-    let trained = girih(&[&["train", "--data", &data, "--model", "hsage", "--epochs", "40", "--out", &run], &NAMES[..]].concat()).ok();
+    let trained =
+        girih(&[&["train", "--data", &data, "--model", "hsage", "--epochs", "40", "--out", &run], &NAMES[..]].concat())
+            .ok();
     assert!(trained.err.contains("the node types topic"), "{}", trained.err);
     let table = work.path("classes.tsv");
     girih(&["predict", "--checkpoint", &run, "--out", table.to_str().unwrap()]).ok();
     let lines = fs::read_to_string(&table).unwrap();
     assert!(lines.starts_with("node\tclass\n0\t0\n1\t1\n"), "{lines}");
     assert_eq!(lines.lines().count(), N_PAPERS + 1);
-    let logits = girih(&["predict", "--checkpoint", &run, "--logits", "--out", &work.arg("x.npy"), "--json"]).ok().result();
+    let logits =
+        girih(&["predict", "--checkpoint", &run, "--logits", "--out", &work.arg("x.npy"), "--json"]).ok().result();
     assert_eq!(logits["nodes"], N_PAPERS);
     let embedded = girih(&["embed", "--checkpoint", &run, "--out", &work.arg("e.npy"), "--json"]).ok().result();
     assert_eq!(embedded["nodes"], N_PAPERS);
@@ -84,10 +89,16 @@ fn rules_and_data_that_do_not_fit_are_refused() {
         all.into_iter().map(str::to_owned).collect()
     };
     for (more, expected) in [
-        (&["--node-features", "autor=learned"][..], "there is no node type \"autor\", for which a rule for features is given; \
-          papers has author, paper, topic, venue"),
-        (&["--node-features", "author=mean:writes"], "mean:writes names no edge type that ends in author, or more than one; \
-          there is paper.pa.author"),
+        (
+            &["--node-features", "autor=learned"][..],
+            "there is no node type \"autor\", for which a rule for features is given; \
+          papers has author, paper, topic, venue",
+        ),
+        (
+            &["--node-features", "author=mean:writes"],
+            "mean:writes names no edge type that ends in author, or more than one; \
+          there is paper.pa.author",
+        ),
         (&["--node-features", "venue=mean:av"], "venue is to have the mean over av, but author has no features"),
         (&["--batch", "neighbor"], "--batch neighbor with --model hsage is not supported"),
         (&["--ranks", "2"], "--model hsage on ranks is not supported"),
@@ -101,7 +112,11 @@ fn rules_and_data_that_do_not_fit_are_refused() {
     let gcn = girih(&[&["train", "--data", &data, "--model", "gcn"], &NAMES[..]].concat()).refused(1);
     assert!(says(&gcn, "types of edges, which gcn does not read; give --model rgcn, hsage, rgat or hgt"), "{gcn}");
     girih(&train(&["--out", &run])).ok();
-    fs::write(work.path("papers").join("av.txt"), (0..41).map(|author| format!("{author}\t0\n")).collect::<String>()).unwrap();
+    fs::write(work.path("papers").join("av.txt"), (0..41).map(|author| format!("{author}\t0\n")).collect::<String>())
+        .unwrap();
     let other = girih(&["evaluate", "--checkpoint", &run]).refused(1);
-    assert!(says(&other, "it has author (41 nodes, learned rows) where the model has author (40 nodes, learned rows)"), "{other}");
+    assert!(
+        says(&other, "it has author (41 nodes, learned rows) where the model has author (40 nodes, learned rows)"),
+        "{other}"
+    );
 }

@@ -59,11 +59,11 @@ pub(crate) fn scale_backward<Y: Element, G: Element>(
     y: &[Y],
     grad: &mut [G],
     cols: usize,
-    slope: impl Fn(f32) -> f32 + Sync,
+    slope: impl Fn(f32) -> f32 + Copy + Sync,
 ) -> Vec<f32> {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
     let pieces = grad.chunks_mut(len).zip(y.chunks(len));
-    let sums = parallel::map(pieces, |(grad, y)| arch.dispatch(ScaledRows { grad, y, cols, slope: &slope }));
+    let sums = parallel::map(pieces, |(grad, y)| arch.dispatch(ScaledRows { grad, y, cols, slope }));
     total(cols, sums)
 }
 
@@ -73,7 +73,8 @@ struct ScaledRows<'a, Y, G, F> {
     grad: &'a mut [G],
     y: &'a [Y],
     cols: usize,
-    slope: &'a F,
+    /// By value: what a reference leads to would be read again for each element.
+    slope: F,
 }
 
 impl<Y: Element, G: Element, F: Fn(f32) -> f32> WithSimd for ScaledRows<'_, Y, G, F> {
@@ -81,10 +82,11 @@ impl<Y: Element, G: Element, F: Fn(f32) -> f32> WithSimd for ScaledRows<'_, Y, G
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
-        let mut sums = vec![0.0; self.cols];
-        for (grad, y) in self.grad.chunks_exact_mut(self.cols).zip(self.y.chunks_exact(self.cols)) {
+        let Self { grad, y, cols, slope } = self;
+        let mut sums = vec![0.0; cols];
+        for (grad, y) in grad.chunks_exact_mut(cols).zip(y.chunks_exact(cols)) {
             for ((grad, y), sum) in grad.iter_mut().zip(y).zip(&mut sums) {
-                *grad = G::from_f32(grad.to_f32() * (self.slope)(y.to_f32()));
+                *grad = G::from_f32(grad.to_f32() * slope(y.to_f32()));
                 *sum += grad.to_f32();
             }
         }

@@ -197,6 +197,10 @@ fn upload_features<B: Backend>(
         Features::Sparse(csr) if !stay_sparse(csr.n_rows(), csr.n_cols(), csr.nnz()) => {
             Ok(FeatureInput::dense(backend.upload(&Matrix::from_sparse(&csr), precision)?))
         }
+        Features::Sparse(csr) if input_spec.relations.as_ref().is_some_and(|spec| !spec.masks_features) => {
+            let operand = SparseOperand { csr: &csr, scales: csr.scales(Norm::None), symmetric: false, names: None };
+            Ok(FeatureInput::Sparse { matrix: backend.upload_sparse(&operand)?, values: None, first_value: 0 })
+        }
         Features::Sparse(csr) => upload_sparse_features(backend, &csr),
         Features::Compressed(features) => {
             let encoded = EncodedInput::new(Arc::new(features), precision);
@@ -215,7 +219,7 @@ pub(crate) fn upload_sparse_features<B: Backend>(backend: &B, csr: &Csr) -> Resu
     let pattern = csr.clone().with_values(None).expect("a pattern without weights is valid");
     let scales = pattern.scales(Norm::None);
     let matrix = backend.upload_sparse(&SparseOperand { csr: &pattern, scales, symmetric: false, names: None })?;
-    Ok(FeatureInput::Sparse { matrix, values: backend.upload(&values, Dtype::F32)?, first_value: 0 })
+    Ok(FeatureInput::Sparse { matrix, values: Some(backend.upload(&values, Dtype::F32)?), first_value: 0 })
 }
 
 /// Unwraps a matrix that is not shared yet.

@@ -267,7 +267,7 @@ impl BatchPlan {
             (Some(FeatureInput::Dense(all)), _) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
             (Some(FeatureInput::Sparse { .. }), Some(nnz)) => FeatureInput::Sparse {
                 matrix: symbolic.sparse(Shape::new(n_nodes, data.n_features), nnz, false, false),
-                values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
+                values: Some(symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
                 first_value: 0,
             },
             (&Some(FeatureInput::Learned(param)), _) => {

@@ -306,6 +306,7 @@ fn symbolic_features(
     precision: Dtype,
 ) -> FeatureInput<Symbolic> {
     let may_stay = input_spec.propagation != Propagation::Always;
+    let is_whole = input_spec.relations.as_ref().is_some_and(|spec| !spec.masks_features);
     let keeps_sparse = |nnz: &usize| may_stay && data::stay_sparse(shape.rows, shape.cols, *nnz);
     match (code_bytes.filter(|_| may_stay), nnz.filter(keeps_sparse)) {
         (Some(row_bytes), _) => {
@@ -314,8 +315,8 @@ fn symbolic_features(
         }
         (None, None) => FeatureInput::dense(symbolic.uploaded(shape, precision)),
         (None, Some(nnz)) => FeatureInput::Sparse {
-            matrix: symbolic.sparse(shape, nnz, false, false),
-            values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
+            matrix: symbolic.sparse(shape, nnz, is_whole, false),
+            values: (!is_whole).then(|| symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
             first_value: 0,
         },
     }

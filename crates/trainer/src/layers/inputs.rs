@@ -12,12 +12,12 @@ use crate::tape::{EncodedInput, Graph, ParamId, Tape};
 pub enum FeatureInput<B: Backend> {
     /// Dense, `n × f`. Mini-batches that read rows in place share them with the whole graph.
     Dense(Arc<B::Matrix>),
-    /// Sparse: the pattern, and the values (`nnz × 1`) as a separate matrix, so that dropout can mask them.
+    /// Sparse. Values that dropout masks are a separate matrix, others belong to the sparse one.
     Sparse {
-        /// The pattern, `n × f`.
+        /// Features, `n × f`, or their pattern.
         matrix: B::Sparse,
-        /// Values, `nnz × 1`.
-        values: B::Matrix,
+        /// Values that dropout masks, `nnz × 1`; without them, nothing may mask the features.
+        values: Option<B::Matrix>,
         /// Number of values of the nodes before this rank's first node. Random draws are keyed by a value's global
         /// position.
         first_value: usize,

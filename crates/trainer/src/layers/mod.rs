@@ -27,8 +27,9 @@ pub use relations::{
 pub enum Rows<'a, B: Backend> {
     /// Dense rows on the tape.
     Dense(Var),
-    /// Sparse input features: pattern, values, and number of values of the nodes before this rank's first node.
-    Sparse(&'a B::Sparse, Var, usize),
+    /// Sparse input features: matrix, values that dropout masks, and number of values of the nodes before this rank's
+    /// first node.
+    Sparse(&'a B::Sparse, Option<Var>, usize),
     /// Encoded input features, decoded where they are read, with an optional dropout mask.
     Encoded(&'a EncodedInput, Option<Dropout>),
     /// Dense rows that are already aggregated: a constant of the inputs.
@@ -69,7 +70,7 @@ impl<'a, B: Backend> Rows<'a, B> {
         Ok(match features {
             FeatureInput::Dense(matrix) => Self::Dense(tape.constant(matrix)),
             FeatureInput::Sparse { matrix, values, first_value } => {
-                Self::Sparse(matrix, tape.constant(values), *first_value)
+                Self::Sparse(matrix, values.as_ref().map(|values| tape.constant(values)), *first_value)
             }
             FeatureInput::Encoded(encoded) => Self::Encoded(encoded, None),
             FeatureInput::Learned(param) => Self::Dense(tape.param(*param)),
@@ -101,14 +102,26 @@ impl<'a, B: Backend> Rows<'a, B> {
     pub fn masked(self, tape: &mut Tape<'a, B>, dropout: Option<Dropout>) -> Result<Self, ComputeError> {
         Ok(match self {
             Self::Dense(x) => Self::Dense(tape.dropout(x, dropout)?),
-            Self::Sparse(matrix, values, first) => {
-                Self::Sparse(matrix, tape.dropout(values, dropout.map(|dropout| dropout.from_row(first)))?, first)
-            }
+            Self::Sparse(matrix, values, first) => Self::Sparse(
+                matrix,
+                masked_values(tape, values, dropout.map(|dropout| dropout.from_row(first)))?,
+                first,
+            ),
             Self::Encoded(encoded, None) => Self::Encoded(encoded, dropout),
             Self::Encoded(_, Some(_)) => panic!("rows are masked once"),
             Self::Propagated(x) => Self::Propagated(tape.dropout(x, dropout)?),
         })
     }
+}
+
+/// Values of sparse features, masked by dropout; `None` if they belong to the matrix.
+fn masked_values<B: Backend>(
+    tape: &mut Tape<'_, B>,
+    values: Option<Var>,
+    dropout: Option<Dropout>,
+) -> Result<Option<Var>, ComputeError> {
+    assert!(values.is_some() || dropout.is_none(), "only separate values of sparse features can be masked");
+    values.map(|values| tape.dropout(values, dropout)).transpose()
 }
 
 /// Dense layer with weight and bias: `mask ⊙ activation(X·W + add + b)`.
@@ -254,7 +267,7 @@ impl Linear {
             Rows::Dense(x) | Rows::Propagated(x) => tape.linear(x, weight, options),
             Rows::Sparse(matrix, values, first) => {
                 let dropout = options.dropout.map(|dropout| dropout.from_row(first));
-                let weights = Some(tape.dropout(values, dropout)?);
+                let weights = masked_values(tape, values, dropout)?;
                 let LinearOptions { bias, activation, mask, add, .. } = options;
                 tape.spmm(matrix, weight, SpmmOptions { weights, bias, activation, mask, add })
             }

@@ -23,6 +23,8 @@ pub struct RelationSpec {
     pub form: RelationForm,
     /// Whether the first layer learns a row for each pair of a node and a relation.
     pub learns_pairs: bool,
+    /// Whether dropout masks the features of node types.
+    pub masks_features: bool,
 }
 
 /// Form in which layers read relations.

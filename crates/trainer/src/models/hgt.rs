@@ -63,7 +63,8 @@ impl Hgt {
         let layers = types.iter().enumerate().map(|(i, types)| Layer::new(init, config, i + 1, types));
         let layers = layers.collect::<Result<_, _>>()?;
         let classes = Linear::new(init, config.layers + 1, width, dims.n_classes)?;
-        let spec = RelationSpec { layers: types, form: RelationForm::Attention, learns_pairs: false };
+        let masks_features = config.input_dropout() > 0.0;
+        let spec = RelationSpec { layers: types, form: RelationForm::Attention, learns_pairs: false, masks_features };
         Ok(Self { entry, layers, classes, spec, config: config.clone() })
     }
 }

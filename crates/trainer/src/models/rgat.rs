@@ -52,7 +52,13 @@ impl Rgat {
         let layers = types.iter().enumerate().map(|(i, types)| Layer::new(init, config, (i + 1, dims, types)));
         let layers = layers.collect::<Result<_, _>>()?;
         let classes = Linear::new(init, config.layers + 1, width, dims.n_classes)?;
-        let spec = RelationSpec { layers: types, form: RelationForm::AttentionByRelation, learns_pairs: false };
+        let masks_features = config.input_dropout() > 0.0;
+        let spec = RelationSpec {
+            layers: types,
+            form: RelationForm::AttentionByRelation,
+            learns_pairs: false,
+            masks_features,
+        };
         Ok(Self { entry, layers, classes, spec, config: config.clone() })
     }
 }

@@ -96,7 +96,13 @@ impl Rgcn {
             let layer = i + usize::from(entry.is_some());
             Layer::new(init, config, (layer, dims, &types[i]), Widths { inputs, outputs, learns_rows })
         })?;
-        let spec = RelationSpec { layers: types, form: RelationForm::Means, learns_pairs: first == FirstRows::Pairs };
+        let masks_features = config.input_dropout() > 0.0;
+        let spec = RelationSpec {
+            layers: types,
+            form: RelationForm::Means,
+            learns_pairs: first == FirstRows::Pairs,
+            masks_features,
+        };
         Ok(Self { entry, layers, spec, config: config.clone() })
     }
 }

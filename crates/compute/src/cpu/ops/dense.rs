@@ -27,13 +27,13 @@ impl DenseOps for Cpu {
         grad: &mut CpuMatrix,
         bias_grad: Option<&mut CpuMatrix>,
     ) -> Result<(), ComputeError> {
-        let cols = y.shape().cols;
+        let (cols, kept) = (y.shape().cols, slope.kept);
         let sums = match (slope.activation, &bias_grad) {
             (Activation::Identity, None) => return Ok(()),
             (Activation::Identity, Some(_)) => typed!(grad = grad.storage() => columns::sums(grad, cols)),
             (Activation::Relu, _) => {
                 typed!(y = y.storage(), grad = grad.storage_mut() => columns::scale_backward(y, grad, cols,
-                    #[inline(always)] |y| if y > 0.0 { slope.kept } else { 0.0 }))
+                    #[inline(always)] move |y| if y > 0.0 { kept } else { 0.0 }))
             }
             (Activation::Elu, _) => {
                 typed!(y = y.storage(), grad = grad.storage_mut() => columns::scale_backward(y, grad, cols,

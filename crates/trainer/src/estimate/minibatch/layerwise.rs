@@ -149,7 +149,7 @@ impl LayerPlan<'_> {
                 let nnz = (nnz as u128 * n_sources as u128).div_ceil(data.n_nodes.max(1) as u128) as usize;
                 FeatureInput::Sparse {
                     matrix: symbolic.sparse(Shape::new(n_sources, n_columns), nnz, false, false),
-                    values: symbolic.matrix(Shape::new(nnz, 1), Dtype::F32),
+                    values: Some(symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
                     first_value: 0,
                 }
             }
