@@ -52,8 +52,17 @@ pub fn in_pieces() -> bool {
 /// When the data cannot be loaded or training fails.
 #[must_use]
 pub fn train_on_real(name: &str, config: &TrainConfig) -> Option<Outcome> {
+    train_on_real_as(name, config, LoadOptions::default())
+}
+
+/// As [`train_on_real`], for data that is loaded with other options. Seed and number of splits are those of `config`.
+///
+/// # Panics
+/// When the data cannot be loaded or training fails.
+#[must_use]
+pub fn train_on_real_as(name: &str, config: &TrainConfig, options: LoadOptions) -> Option<Outcome> {
     let path = real(name)?;
-    let options = LoadOptions { seed: config.seed, n_splits: config.runs as usize, ..LoadOptions::default() };
+    let options = LoadOptions { seed: config.seed, n_splits: config.runs as usize, ..options };
     let dataset = load(path.to_str().expect("a path of Unicode"), &options).expect("a readable data set");
     let session = SessionOptions::default();
     let outcome = girih_trainer::train(&Cpu::new(), dataset, config, &session, &mut |_| Control::Continue);

@@ -3,13 +3,15 @@
 
 use girih_compute::testing::piece;
 use girih_compute::{Cpu, Dtype};
-use girih_datasets::{LoadOptions, load};
+use girih_datasets::{Dataset, Features, Labels, LoadOptions, Split, TypeFeatures, TypedData, UNLABELLED, load};
 use girih_features::{CacheShares, MiniBatchBackend};
+use girih_graph_format::{Coo, Duplicates, EdgeType, Matrix, NodeType, Schema, TypedGraph};
 use girih_kernels::Cuda;
+use girih_random::Key;
 use girih_tests::{cuda, in_pieces, losses_of};
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, CacheConfig, Control, DataSizes, ModelConfig, ModelKind, Plan, ScoreBy,
-    SessionOptions, TrainConfig, parse_codec,
+    SelfWeight, SessionOptions, TrainConfig, parse_codec,
 };
 
 const EPOCHS: u64 = 20;
@@ -18,10 +20,9 @@ const EPOCHS: u64 = 20;
 const SMALL: &str = "synth:planted,nodes=1500,degree=12,features=24,classes=5";
 
 /// Training losses of all epochs.
-fn losses<B: MiniBatchBackend>(backend: &B, spec: &str, config: &TrainConfig) -> Vec<f32> {
-    let dataset = load(spec, &LoadOptions::default()).expect("a generated data set");
+fn losses<B: MiniBatchBackend>(backend: &B, dataset: &Dataset, config: &TrainConfig) -> Vec<f32> {
     let options = SessionOptions::default();
-    losses_of(|observe| girih_trainer::train(backend, dataset, config, &options, observe)).expect("training")
+    losses_of(|observe| girih_trainer::train(backend, dataset.clone(), config, &options, observe)).expect("training")
 }
 
 #[test]
@@ -46,14 +47,70 @@ fn models_learn_from_codes_on_a_device_what_they_learn_on_the_cpu() {
     }
 }
 
+const OF_RELATIONS: [ModelKind; 4] = [ModelKind::Rgcn, ModelKind::Hsage, ModelKind::Rgat, ModelKind::Hgt];
+
+/// Networks of relations, on one type of nodes and on three with dense, sparse and learned rows.
+#[test]
+fn networks_of_relations_learn_on_a_device_what_they_learn_on_the_cpu() {
+    let Some(cuda) = cuda() else { return };
+    for kind in piece(OF_RELATIONS) {
+        for self_weight in [SelfWeight::Type, SelfWeight::Relation] {
+            let base = TrainConfig::for_model(kind);
+            let self_weight = if kind == ModelKind::Hgt { base.model.self_weight } else { self_weight };
+            let model = ModelConfig { hidden: 8, self_weight, ..base.model };
+            let config = TrainConfig { model, epochs: EPOCHS, eval_every: EPOCHS, ..base };
+            check_losses(&cuda, SMALL, &config);
+            check_losses_on(&cuda, &typed(), &config);
+        }
+    }
+}
+
+/// Papers with dense features, authors with sparse ones, and topics without any.
+fn typed() -> Dataset {
+    let n_nodes = [300, 200, 9];
+    let ends = [("written_by", 1, 0), ("writes", 0, 1), ("cites", 0, 0), ("has", 2, 0), ("of", 0, 2)];
+    let node_type = |(i, &n_nodes): (usize, &usize)| NodeType { name: format!("type{i}"), n_nodes };
+    let edge_type = |&(relation, source, destination): &(&str, usize, usize)| EdgeType {
+        relation: relation.to_owned(),
+        source,
+        destination,
+        reverse_of: None,
+    };
+    let schema = Schema::new(n_nodes.iter().enumerate().map(node_type).collect(), ends.iter().map(edge_type).collect());
+    let mut stream = Key::new(3, 1).stream(0, 0);
+    let mut pairs = |n_rows: usize, n_cols: usize, n: usize, values: Option<Vec<f32>>| {
+        let mut ids = |below: usize| (0..n).map(|_| stream.below(below as u64) as u32).collect::<Vec<_>>();
+        Coo::new(n_rows, n_cols, ids(n_rows), ids(n_cols), values).unwrap().to_csr(Duplicates::Merge).unwrap()
+    };
+    let relations = ends.iter().map(|&(_, source, to)| pairs(n_nodes[to], n_nodes[source], 900, None)).collect();
+    let words = pairs(n_nodes[1], 60, 700, Some(vec![0.5; 700]));
+    let rows = (0..n_nodes[0] * 12).map(|at| (at * 7919 % 101) as f32 / 50.0 - 1.0).collect::<Vec<f32>>();
+    let features = vec![
+        TypeFeatures::Given(Features::Dense(Matrix::new(n_nodes[0], 12, rows).unwrap())),
+        TypeFeatures::Given(Features::Sparse(words)),
+        TypeFeatures::None,
+    ];
+    let graph = TypedGraph::new(schema.unwrap(), relations).unwrap();
+    let dataset = Dataset::of_typed("papers", TypedData { graph, features, target: 0 }).unwrap();
+    let classes = (0..dataset.n_nodes()).map(|v| if v < n_nodes[0] { v as u32 % 3 } else { UNLABELLED }).collect();
+    let split = Split { train: (0..150).collect(), val: (150..200).collect(), test: (200..300).collect() };
+    let dataset = Dataset { labels: Some(Labels::Single { n_classes: 3, classes }), splits: vec![split], ..dataset };
+    dataset.validate().unwrap();
+    dataset
+}
+
 /// Checks that losses of a device are close to those of the CPU, and repeatable.
 fn check_losses(cuda: &Cuda, spec: &str, config: &TrainConfig) {
-    let (expected, found) = (losses(&Cpu::new(), spec, config), losses(cuda, spec, config));
+    check_losses_on(cuda, &load(spec, &LoadOptions::default()).expect("a generated data set"), config);
+}
+
+fn check_losses_on(cuda: &Cuda, dataset: &Dataset, config: &TrainConfig) {
+    let (expected, found) = (losses(&Cpu::new(), dataset, config), losses(cuda, dataset, config));
     let kind = config.model.kind;
     for (epoch, (a, b)) in expected.iter().zip(&found).enumerate() {
         assert!((a - b).abs() < 1e-4 * a.abs(), "{kind:?}, epoch {epoch}: {b}, on the CPU {a}");
     }
-    assert_eq!(found, losses(cuda, spec, config), "{kind:?}: the same bits again");
+    assert_eq!(found, losses(cuda, dataset, config), "{kind:?}: the same bits again");
 }
 
 #[test]
