@@ -3,7 +3,7 @@
 //! Chunks of rows are summed in `f32`, then added in `f64` and in order.
 
 use girih_machine::parallel;
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::chunks::row_chunk_len;
 use super::element::Element;
@@ -63,18 +63,33 @@ pub(crate) fn scale_backward<Y: Element, G: Element>(
 ) -> Vec<f32> {
     let (arch, len) = (Arch::new(), row_chunk_len(cols));
     let pieces = grad.chunks_mut(len).zip(y.chunks(len));
-    let sums = parallel::map(pieces, |(grad, y)| {
-        arch.dispatch(
-            #[inline(always)]
-            || {
-                for (grad, y) in grad.iter_mut().zip(y) {
-                    *grad = G::from_f32(grad.to_f32() * slope(y.to_f32()));
-                }
-                piece_sums(grad, cols)
-            },
-        )
-    });
+    let sums = parallel::map(pieces, |(grad, y)| arch.dispatch(ScaledRows { grad, y, cols, slope: &slope }));
     total(cols, sums)
+}
+
+/// Rows of a gradient that are multiplied by slopes, and summed. A struct, because the body of a closure is not compiled
+/// for the instruction set that it is dispatched to.
+struct ScaledRows<'a, Y, G, F> {
+    grad: &'a mut [G],
+    y: &'a [Y],
+    cols: usize,
+    slope: &'a F,
+}
+
+impl<Y: Element, G: Element, F: Fn(f32) -> f32> WithSimd for ScaledRows<'_, Y, G, F> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        let mut sums = vec![0.0; self.cols];
+        for (grad, y) in self.grad.chunks_exact_mut(self.cols).zip(self.y.chunks_exact(self.cols)) {
+            for ((grad, y), sum) in grad.iter_mut().zip(y).zip(&mut sums) {
+                *grad = G::from_f32(grad.to_f32() * (self.slope)(y.to_f32()));
+                *sum += grad.to_f32();
+            }
+        }
+        sums
+    }
 }
 
 #[inline(always)]
