@@ -75,7 +75,7 @@ pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, Row
 pub use layers::{
     AttentionKind, AttentionSizes, Entry, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, LayerRelations,
     LayerTypes, LearnedRows, Linear, NormAxis, Normalization, OwnWeights, RelationForm, RelationGraph, RelationInput,
-    RelationPairs, RelationSpec, RowIds, Rows,
+    RelationPairs, RelationSpec, RowIds, Rows, TransformedRelations,
 };
 pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
 pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpec, Model, Propagation};

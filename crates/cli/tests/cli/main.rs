@@ -34,6 +34,7 @@ mod serve;
 mod train;
 mod typed;
 mod typed_data;
+mod typed_networks;
 mod unit;
 mod verify;
 mod weights;

@@ -13,11 +13,11 @@ fn npy(descr: &str, shape: &str, values: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &(padded.len() as u16).to_le_bytes()[..], padded.as_bytes(), values].concat()
 }
 
-fn floats(shape: &str, values: &[f32]) -> Vec<u8> {
+pub fn floats(shape: &str, values: &[f32]) -> Vec<u8> {
     npy("<f4", shape, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
 }
 
-fn ids(values: &[i64]) -> Vec<u8> {
+pub fn ids(values: &[i64]) -> Vec<u8> {
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     npy("<i8", &format!("({},)", values.len()), &bytes)
 }

@@ -20,7 +20,7 @@ pub use normalization::{NormAxis, Normalization};
 pub use own_weights::OwnWeights;
 pub use relations::{
     LayerRelations, LayerTypes, LearnedRows, RelationForm, RelationGraph, RelationInput, RelationPairs, RelationSpec,
-    RowIds,
+    RowIds, TransformedRelations,
 };
 
 /// Operand rows of a layer, one per node.

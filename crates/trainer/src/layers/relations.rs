@@ -81,6 +81,8 @@ pub enum RelationGraph<B: Backend> {
         runs: Vec<usize>,
         /// Sums over the stacked rows of each destination, `destinations × stacked rows`.
         sums: B::Sparse,
+        /// Relations whose sources are transformed first, if there are some.
+        transformed: Option<TransformedRelations<B>>,
     },
     /// See [`RelationForm::AttentionByRelation`].
     AttentionByRelation {
@@ -106,6 +108,14 @@ pub enum RelationGraph<B: Backend> {
         /// Place of each destination's type among the destination types.
         types: RowIds<B>,
     },
+}
+
+/// Relations whose sources are transformed before they are averaged.
+pub struct TransformedRelations<B: Backend> {
+    /// Pairs of a relation and a source of it; relations that are averaged first have none.
+    pub pairs: RelationPairs<B>,
+    /// Sums, over these relations, of means over the neighbors of each destination: `destinations × pairs`.
+    pub means: B::Sparse,
 }
 
 /// Pairs of a relation and a node that is the source of an edge of it, by ascending relations and nodes.
@@ -215,14 +225,22 @@ impl<B: Backend> LayerRelations<B> {
             RelationForm::Means => {
                 let stacked = Stacked::of(typed, types, None);
                 let means = stacked.neighbors(last(&types.source_runs(sizes)))?;
+                let transformed = || {
+                    let pairs = Pairs::of(typed, types, |relation| types.transformed.contains(&relation));
+                    let means = upload(backend, &pairs.means(typed, types)?, Norm::None)?;
+                    let pairs = RelationPairs::upload(backend, &pairs, types.transformed_runs(sizes))?;
+                    Ok(TransformedRelations { pairs, means })
+                };
+                let transformed = if types.transformed.is_empty() { None } else { Some(transformed()?) };
                 RelationGraph::Means {
+                    transformed,
                     means: upload(backend, &means, Norm::Row)?,
                     runs: types.stacked_runs(sizes),
                     sums: upload(backend, &stacked.sums(sizes, types)?, Norm::None)?,
                 }
             }
             RelationForm::AttentionByRelation => {
-                let pairs = Pairs::of(typed, types);
+                let pairs = Pairs::of(typed, types, |_| true);
                 let stacked = Stacked::of(typed, types, Some(&pairs));
                 RelationGraph::AttentionByRelation {
                     stacked: RowIds::upload(backend, &stacked.source_rows(sizes, types))?,
@@ -233,7 +251,7 @@ impl<B: Backend> LayerRelations<B> {
                 }
             }
             RelationForm::Attention => {
-                let pairs = Pairs::of(typed, types);
+                let pairs = Pairs::of(typed, types, |_| true);
                 let of_types = host::places_of_types(sizes, types);
                 let diagonal = host::diagonal(of_types.len())?;
                 RelationGraph::Attention {
@@ -280,11 +298,19 @@ impl LayerRelations<Symbolic> {
         let (n_stacked, n_pairs) = (last(&runs), last(&pair_runs));
         let sparse = |rows, cols, nnz| symbolic.sparse(Shape::new(rows, cols), nnz, false, false);
         let ids = |n: usize| RowIds::upload(symbolic, &vec![0; n]);
+        let transformed = || -> Uploaded<_> {
+            let (runs, n_edges) = (types.transformed_runs(sizes), types.n_transformed_edges(sizes));
+            let n_pairs = last(&runs);
+            let means = symbolic.sparse(Shape::new(n_destinations, n_pairs), n_edges, true, false);
+            let pairs = RelationPairs { rows: ids(n_pairs)?, relations: (0..runs.len()).collect(), runs };
+            Ok(TransformedRelations { pairs, means })
+        };
         let graph = match form {
             RelationForm::Means => RelationGraph::Means {
-                means: sparse(n_stacked, n_sources, n_edges),
+                means: sparse(n_stacked, n_sources, n_edges - types.n_transformed_edges(sizes)),
                 runs,
                 sums: sparse(n_destinations, n_stacked, n_stacked),
+                transformed: if types.transformed.is_empty() { None } else { Some(transformed()?) },
             },
             RelationForm::AttentionByRelation => RelationGraph::AttentionByRelation {
                 pairs: RelationPairs {

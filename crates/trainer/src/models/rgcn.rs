@@ -6,7 +6,8 @@ use girih_datasets::TypeWidth;
 use super::spec::{Dims, InputSpec, Model, Propagation};
 use crate::config::{ModelConfig, ModelKind};
 use crate::layers::{
-    Entry, Inputs, LayerRelations, LayerTypes, LearnedRows, OwnWeights, RelationForm, RelationGraph, RelationSpec, Rows,
+    Entry, Inputs, LayerRelations, LayerTypes, LearnedRows, OwnWeights, RelationForm, RelationGraph, RelationSpec,
+    Rows, TransformedRelations,
 };
 use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 
@@ -76,7 +77,7 @@ impl Rgcn {
         dims: &Dims,
         init: &mut ParamInit<'_, B>,
     ) -> Result<Self, ComputeError> {
-        let types = LayerTypes::of(&dims.relations, dims.target, config.layers);
+        let mut types = LayerTypes::of(&dims.relations, dims.target, config.layers);
         let first = FirstRows::of(config.kind, dims);
         let entry = match first {
             FirstRows::Entry => Some(Entry::new(init, dims, &types[0].sources, config.hidden)?),
@@ -89,6 +90,9 @@ impl Rgcn {
                 (0, FirstRows::Entry) => config.hidden,
                 _ => inputs,
             };
+            if !learns_rows {
+                types[i] = types[i].clone().in_cheaper_order(&dims.relations, (inputs, outputs));
+            }
             let layer = i + usize::from(entry.is_some());
             Layer::new(init, config, (layer, dims, &types[i]), Widths { inputs, outputs, learns_rows })
         })?;
@@ -163,12 +167,17 @@ impl Layer {
         (rows, own): (Var, Var),
         (activation, mask): (Activation, Option<Dropout>),
     ) -> Result<Var, ComputeError> {
-        let RelationGraph::Means { means, runs, sums } = &relations.graph else {
+        let RelationGraph::Means { means, runs, sums, transformed } = &relations.graph else {
             unreachable!("the model asked for means");
         };
-        let add = self.own.product(tape, relations, own)?;
-        let means = tape.spmm(means, rows, SpmmOptions::default())?;
+        let mut add = self.own.product(tape, relations, own)?;
         let weights = self.weights.of_relations(tape)?;
+        if let Some(TransformedRelations { pairs, means }) = transformed {
+            let of_pairs = tape.gather_rows(rows, &pairs.rows.ids, pairs.rows.n)?;
+            let products = tape.linear_runs(&pairs.runs, of_pairs, weights, self.outputs)?;
+            add = Some(tape.spmm(means, products, SpmmOptions { add, ..SpmmOptions::default() })?);
+        }
+        let means = tape.spmm(means, rows, SpmmOptions::default())?;
         let products = tape.linear_runs(runs, means, weights, self.outputs)?;
         let bias = Some(tape.param(self.bias));
         tape.spmm(sums, products, SpmmOptions { weights: None, bias, activation, mask, add })

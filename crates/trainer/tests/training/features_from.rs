@@ -29,7 +29,7 @@ fn from(rule: FeaturesFrom, config: TrainConfig) -> TrainConfig {
 fn models(rule: FeaturesFrom) -> impl Iterator<Item = ModelKind> {
     ModelKind::classifiers().filter(move |&kind| match kind {
         ModelKind::Sgc => !rule.knows_nodes(),
-        ModelKind::Rgcn => rule != FeaturesFrom::OneHot,
+        kind if kind.reads_relations() => rule != FeaturesFrom::OneHot,
         _ => true,
     })
 }

@@ -111,14 +111,14 @@ impl Stage {
 
     fn with_needs(dataset: Dataset, config: &TrainConfig, input_spec: &InputSpec) -> Self {
         let cpu = Cpu::new();
-        let dataset = if input_spec.relations { dataset.with_types().unwrap() } else { dataset };
+        let dataset = if input_spec.relations.is_some() { dataset.with_types().unwrap() } else { dataset };
         let (dims, data) = (dims(&dataset), DataShape::of(&dataset));
         let labels = dataset.labels.unwrap();
         let targets = Targets::upload(&cpu, &labels).unwrap();
         let mut inputs =
             Inputs::prepare(&cpu, dataset.graph, dataset.features.unwrap(), input_spec, config.precision).unwrap();
         if let Some(typed) = dataset.typed {
-            inputs = inputs.with_relations(&cpu, &typed).unwrap();
+            inputs = inputs.with_relations(&cpu, &typed, input_spec, config.precision).unwrap();
         }
         Self { cpu, inputs, targets, labels, split: dataset.splits[0].clone(), dims, data }
     }
@@ -129,7 +129,7 @@ impl Stage {
 
     /// Initial run of `config`.
     fn run<'a>(&'a self, config: &'a TrainConfig) -> FullBatch<'a, Cpu> {
-        let (model, params) = build(&self.cpu, config, self.dims);
+        let (model, params) = build(&self.cpu, config, self.dims.clone());
         FullBatch::new(&self.cpu, &self.inputs, self.task(), config, model, params, 0).unwrap()
     }
 }

@@ -77,7 +77,7 @@ fn a_network_normalises_by_the_degrees_of_its_setting_if_its_properties_say_so()
         for aggregator in [Aggregator::Mean, Aggregator::Pool] {
             let base = config(kind, 1).model;
             let model = ModelConfig { aggregator, normalization: Degrees::Absolute, ..base };
-            let graph = model.build(dims, &mut ParamInit::new(&cpu, 0, 0)).unwrap().input_spec().graph;
+            let graph = model.build(dims.clone(), &mut ParamInit::new(&cpu, 0, 0)).unwrap().input_spec().graph;
             let normalised = graph.filter(|graph| graph.norm != Norm::None);
             assert_eq!(normalised.is_some(), model.normalizes(), "{kind:?} {aggregator:?}");
             assert!(normalised.is_none_or(|graph| graph.degrees == Degrees::Absolute), "{kind:?} {aggregator:?}");

@@ -104,7 +104,7 @@ fn scores_layer_by_layer_have_room_for_the_largest_nodes() {
     let batch = BatchConfig { kind: BatchKind::Neighbor, score_by: Some(ScoreBy::Layers), ..BatchConfig::default() };
     let config = TrainConfig { batch, ..config(ModelKind::Sage, 1) };
     let even = large();
-    let skewed = DataSizes { n_edges_at_once: 100_000_000, ..even };
+    let skewed = DataSizes { n_edges_at_once: 100_000_000, ..even.clone() };
     let [even, skewed] = [even, skewed].map(|data| Plan::on_cuda(&config, &data).unwrap());
     assert_eq!(skewed.total_seconds, even.total_seconds);
     // At least two words per edge: one for the sampled edge, one for the product.

@@ -168,7 +168,7 @@ pub(super) static TABLE: [Row; 38] = [
         |c| c.model.reads_relations() && c.knows_nodes() && !c.learns_features(),
         [
             "--features-from {rule} with --model {model}",
-            "without features it learns a row for each node and relation already",
+            "without features it learns rows for nodes already",
             "leave --features-from out, or give embedding:WIDTH",
         ],
     ),

@@ -73,7 +73,8 @@ impl Stacked {
     /// Stacked rows whose neighbors are source rows, or pairs if they are given.
     pub(super) fn of(typed: &TypedGraph, types: &LayerTypes, pairs: Option<&Pairs>) -> Self {
         let mut stacked = Self { indptr: vec![0], indices: Vec::new(), destinations: Vec::new() };
-        for (place, of) in relations(typed, types).into_iter().enumerate() {
+        let first = |&(place, _): &(usize, LayerRelation<'_>)| !types.transformed.contains(&types.relations[place]);
+        for (place, of) in relations(typed, types).into_iter().enumerate().filter(first) {
             let column = |&u: &NodeId| match pairs {
                 None => of.first_source as NodeId + u,
                 Some(pairs) => pairs.position(place, of.first_source as NodeId + u),
@@ -115,9 +116,14 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    pub(super) fn of(typed: &TypedGraph, types: &LayerTypes) -> Self {
+    /// Pairs of the relations that are `wanted`; others have none.
+    pub(super) fn of(typed: &TypedGraph, types: &LayerTypes, wanted: impl Fn(usize) -> bool) -> Self {
         let (mut rows, mut first) = (Vec::new(), vec![0]);
-        for of in relations(typed, types) {
+        for (&number, of) in types.relations.iter().zip(relations(typed, types)) {
+            if !wanted(number) {
+                first.push(rows.len());
+                continue;
+            }
             let mut is_source = vec![false; of.adjacency.n_cols()];
             of.adjacency.indices().iter().for_each(|&u| is_source[u as usize] = true);
             rows.extend((0..is_source.len()).filter(|&u| is_source[u]).map(|u| (of.first_source + u) as NodeId));
@@ -134,8 +140,18 @@ impl Pairs {
 
     /// Pattern of the neighbors of each destination by all relations, `destinations × pairs`.
     pub(super) fn of_destinations(&self, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Csr> {
-        let rows = neighbors_of_destinations(typed, types, |place, row, _| (self.position(place, row), 1.0));
+        let rows = neighbors_of_destinations(typed, types, |place, row, _| Some((self.position(place, row), 1.0)));
         matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, None)
+    }
+
+    /// Sums of the means of each relation with pairs, `destinations × pairs`.
+    pub(super) fn means(&self, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Csr> {
+        let of_pair = |place: usize, row: NodeId, degree: usize| {
+            let has_pairs = self.first[place] < self.first[place + 1];
+            has_pairs.then(|| (self.position(place, row), 1.0 / degree as f32))
+        };
+        let rows = neighbors_of_destinations(typed, types, of_pair);
+        matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, Some(rows.values))
     }
 }
 
@@ -147,11 +163,11 @@ struct WeightedRows {
 }
 
 /// Neighbors of each destination by all relations. `entry` gives column and value for the place of a relation, a source
-/// row and the number of neighbors by that relation.
+/// row and the number of neighbors by that relation; or nothing, for relations that are left out.
 fn neighbors_of_destinations(
     typed: &TypedGraph,
     types: &LayerTypes,
-    entry: impl Fn(usize, NodeId, usize) -> (NodeId, f32),
+    entry: impl Fn(usize, NodeId, usize) -> Option<(NodeId, f32)>,
 ) -> WeightedRows {
     let relations = relations(typed, types);
     let runs = types.destination_runs(typed.sizes());
@@ -167,7 +183,7 @@ fn neighbors_of_destinations(
             for &(place, of) in &into {
                 let degree = of.adjacency.degree(v);
                 let row = |u: &NodeId| entry(place, of.first_source as NodeId + u, degree);
-                entries.extend(of.adjacency.row(v).iter().map(row));
+                entries.extend(of.adjacency.row(v).iter().filter_map(row));
             }
             entries[start..].sort_unstable_by_key(|&(column, _)| column);
             indptr.push(entries.len() as u64);
@@ -188,7 +204,7 @@ pub(super) struct SourcePairs {
 
 impl SourcePairs {
     pub(super) fn of(typed: &TypedGraph, types: &LayerTypes) -> Self {
-        let by_relation = Pairs::of(typed, types);
+        let by_relation = Pairs::of(typed, types, |_| true);
         let places = by_relation.first.windows(2).enumerate();
         let mut pairs: Vec<(NodeId, u32)> = places
             .flat_map(|(place, ends)| by_relation.rows[ends[0]..ends[1]].iter().map(move |&row| (row, place as u32)))
@@ -209,7 +225,7 @@ impl SourcePairs {
 
     /// Matrix whose row `v` has `1 / n` at the pairs of each edge type that ends in `v`, with `n` neighbors by it.
     pub(super) fn means(&self, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Csr> {
-        let of_pair = |place: usize, row: NodeId, degree: usize| (self.position(row, place), 1.0 / degree as f32);
+        let of_pair = |place: usize, row: NodeId, degree: usize| Some((self.position(row, place), 1.0 / degree as f32));
         let rows = neighbors_of_destinations(typed, types, of_pair);
         matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, Some(rows.values))
     }

@@ -1,6 +1,6 @@
 //! [`LayerTypes`]: types of nodes and edges that a layer reads and computes.
 
-use girih_graph_format::RelationSizes;
+use girih_graph_format::{RelationSize, RelationSizes};
 
 /// Types of nodes and edges that a layer reads and computes, each list in ascending order.
 ///
@@ -14,7 +14,12 @@ pub struct LayerTypes {
     pub destinations: Vec<usize>,
     /// Edge types that end in the destinations.
     pub relations: Vec<usize>,
+    /// Those of them whose sources are transformed before they are averaged; all others are averaged first.
+    pub transformed: Vec<usize>,
 }
+
+/// Operations for an entry of a sparse product that take the time of one of a dense product.
+const SPARSE_COST: usize = 8;
 
 impl LayerTypes {
     /// Types of each of `n_layers` layers, from the inputs on, for the rows of the target's nodes; with `None`, of all.
@@ -29,11 +34,24 @@ impl LayerTypes {
             let mut sources: Vec<usize> = destinations.iter().copied().chain(of_relations).collect();
             sources.sort_unstable();
             sources.dedup();
-            layers.push(Self { sources: sources.clone(), destinations, relations });
+            layers.push(Self { sources: sources.clone(), destinations, relations, transformed: Vec::new() });
             destinations = sources;
         }
         layers.reverse();
         layers
+    }
+
+    /// These types with the cheaper order of average and product for each relation, for weights of `inputs × outputs`.
+    #[must_use]
+    pub fn in_cheaper_order(self, sizes: &RelationSizes, (inputs, outputs): (usize, usize)) -> Self {
+        let cost =
+            |n_rows: usize, n_edges: usize, width: usize| n_rows * inputs * outputs + SPARSE_COST * n_edges * width;
+        let is_cheaper = |&of: &usize| {
+            let RelationSize { n_edges, n_sources, n_destinations, .. } = sizes.relations[of];
+            cost(n_sources, n_edges, outputs) < cost(n_destinations, n_edges, inputs)
+        };
+        let transformed = self.relations.iter().copied().filter(is_cheaper).collect();
+        Self { transformed, ..self }
     }
 
     /// First row of each source type, then the number of rows.
@@ -49,10 +67,18 @@ impl LayerTypes {
     }
 
     /// First stacked row of each relation, then the number of stacked rows: pairs of a relation and a destination with
-    /// neighbors by it.
+    /// neighbors by it. Relations that are transformed first have none.
     #[must_use]
     pub fn stacked_runs(&self, sizes: &RelationSizes) -> Vec<usize> {
-        runs(self.relations.iter().map(|&of| sizes.relations[of].n_destinations))
+        let n_rows = |of: &usize| if self.transformed.contains(of) { 0 } else { sizes.relations[*of].n_destinations };
+        runs(self.relations.iter().map(n_rows))
+    }
+
+    /// As [`pair_runs`](Self::pair_runs), for relations that are transformed first; others have no pairs.
+    #[must_use]
+    pub fn transformed_runs(&self, sizes: &RelationSizes) -> Vec<usize> {
+        let n_pairs = |of: &usize| if self.transformed.contains(of) { sizes.relations[*of].n_sources } else { 0 };
+        runs(self.relations.iter().map(n_pairs))
     }
 
     /// First pair of each relation, then the number of pairs of a relation and a source of an edge of it.
@@ -65,6 +91,12 @@ impl LayerTypes {
     #[must_use]
     pub fn n_edges(&self, sizes: &RelationSizes) -> usize {
         self.relations.iter().map(|&of| sizes.relations[of].n_edges).sum()
+    }
+
+    /// Number of edges of the relations that are transformed first.
+    #[must_use]
+    pub fn n_transformed_edges(&self, sizes: &RelationSizes) -> usize {
+        self.transformed.iter().map(|&of| sizes.relations[of].n_edges).sum()
     }
 
     /// Whether all rows are computed, in the order in which they are read.
@@ -95,8 +127,6 @@ pub(super) fn first_row(types: &[usize], runs: &[usize], node_type: usize) -> us
 
 #[cfg(test)]
 mod tests {
-    use girih_graph_format::RelationSize;
-
     use super::*;
 
     fn relation(source: usize, destination: usize) -> RelationSize {
@@ -112,12 +142,31 @@ mod tests {
     #[test]
     fn layers_have_the_types_that_reach_the_target() {
         let layers = LayerTypes::of(&sizes(), Some(0), 2);
-        assert_eq!(layers[1], LayerTypes { sources: vec![0, 1], destinations: vec![0], relations: vec![0] });
-        let first = LayerTypes { sources: vec![0, 1, 2], destinations: vec![0, 1], relations: vec![0, 1, 2] };
+        assert_eq!(
+            layers[1],
+            LayerTypes { sources: vec![0, 1], destinations: vec![0], relations: vec![0], transformed: vec![] }
+        );
+        let first = LayerTypes {
+            sources: vec![0, 1, 2],
+            destinations: vec![0, 1],
+            relations: vec![0, 1, 2],
+            transformed: vec![],
+        };
         assert_eq!(layers[0], first);
         assert_eq!(first.source_runs(&sizes()), [0, 10, 30, 60]);
         assert_eq!((first.pair_runs(&sizes()), first.stacked_runs(&sizes())), (vec![0, 2, 4, 6], vec![0, 3, 6, 9]));
         assert_eq!((first.n_edges(&sizes()), first.keeps_rows(), layers[1].keeps_rows()), (15, false, false));
+    }
+
+    #[test]
+    fn relations_are_transformed_first_where_that_is_cheaper() {
+        let relation = |n_sources, n_destinations| RelationSize { n_sources, n_destinations, ..relation(0, 0) };
+        let sizes = RelationSizes { node_types: vec![90], relations: vec![relation(80, 5), relation(5, 80)] };
+        let types = LayerTypes::of(&sizes, None, 1).swap_remove(0).in_cheaper_order(&sizes, (16, 16));
+        assert_eq!(types.transformed, [1]);
+        assert_eq!((types.stacked_runs(&sizes), types.transformed_runs(&sizes)), (vec![0, 5, 5], vec![0, 0, 5]));
+        let narrow = types.in_cheaper_order(&sizes, (1, 300));
+        assert_eq!(narrow.transformed, [1]);
     }
 
     #[test]

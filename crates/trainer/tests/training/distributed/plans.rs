@@ -51,6 +51,8 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
             n_features: 12,
             n_classes: 3,
             relations: girih_graph_format::RelationSizes::of_plain(n, 0),
+            type_widths: Vec::new(),
+            target: None,
         };
         let adjacency = build(&Cpu::new(), &config, dims).0.input_spec().graph.unwrap();
         for options in sharings() {
@@ -159,7 +161,7 @@ fn patches_take_less_of_each_gpu_the_more_there_are() {
     assert!(two > least(2) && four > least(4), "{two}, {four}");
     let more_seeds = TrainConfig { batch_size: Some(4096), ..config.clone() };
     assert!(bytes_of_patches(4, &more_seeds, &data) > four, "a GPU may own all seeds of a batch");
-    let codes = DataSizes { code_bytes: Some(16), has_code_book: true, ..data };
+    let codes = DataSizes { code_bytes: Some(16), has_code_book: true, ..data.clone() };
     assert!(bytes_of_patches(4, &config, &codes) < four, "codes stay codes");
     let halves = TrainConfig { precision: Dtype::Bf16, ..config.clone() };
     assert!(bytes_of_patches(4, &halves, &data) < four);

@@ -1,0 +1,107 @@
+//! Networks of several types of nodes on the command line.
+
+use std::fs;
+
+use crate::girih::{Workspace, girih, says};
+use crate::typed_data::{floats, ids};
+
+const N_PAPERS: usize = 120;
+
+/// Folder of id pairs: papers (p) of two classes with weak features, their authors (a), and venues (v) of authors, both
+/// without features. Authors write papers of one class, and topics (t) have no edge to the papers.
+fn papers(work: &Workspace) -> String {
+    let folder = work.path("papers");
+    fs::create_dir_all(&folder).unwrap();
+    let author = |paper: usize, i: usize| 2 * ((paper / 2 + 7 * i) % 20) + paper % 2;
+    let write = |name: &str, pairs: Vec<(usize, usize)>| {
+        fs::write(folder.join(name), pairs.iter().map(|(x, y)| format!("{x}\t{y}\n")).collect::<String>()).unwrap();
+    };
+    write("pa.txt", (0..N_PAPERS).flat_map(|paper| (0..3).map(move |i| (paper, author(paper, i)))).collect());
+    write("av.txt", (0..40).map(|author| (author, author % 4)).collect());
+    write("vt.txt", (0..4).map(|venue| (venue, 0)).collect());
+    let noise = |value: usize| ((value * 7919) % 101) as f32 / 50.0 - 1.0;
+    let rows: Vec<f32> = (0..4 * N_PAPERS).map(|at| noise(at) + if at % 4 == 0 { (at / 4 % 2) as f32 } else { 0.0 }).collect();
+    fs::write(folder.join("p_feat.npy"), floats(&format!("({N_PAPERS}, 4)"), &rows)).unwrap();
+    fs::write(folder.join("labels.npy"), ids(&(0..N_PAPERS as i64).map(|paper| paper % 2).collect::<Vec<_>>())).unwrap();
+    for (part, nodes) in [("train", 0..30), ("val", 30..60), ("test", 60..N_PAPERS as i64)] {
+        fs::write(folder.join(format!("{part}_15.npy")), ids(&nodes.collect::<Vec<_>>())).unwrap();
+    }
+    work.arg("papers")
+}
+
+const NAMES: [&str; 2] = ["--type-names", "p=paper,a=author,v=venue,t=topic"];
+
+#[test]
+fn networks_learn_from_several_types_of_nodes() {
+    let work = Workspace::new();
+    let data = papers(&work);
+    let cases: [(&str, &[&str]); 8] = [
+        ("rgcn", &["--hidden", "8", "--bases", "2"]),
+        ("hsage", &["--self-weight", "none"]),
+        ("hsage", &["--codec", "int8", "--node-features", "author=constant"]),
+        ("rgat", &["--heads", "2"]),
+        ("rgat", &["--self-weight", "shared", "--layers", "1", "--node-features", "author=mean:pa"]),
+        ("hgt", &["--heads", "2", "--dropout", "0.2"]),
+        ("hgt", &["--hidden", "4", "--node-features", "author=learned:3", "--node-features", "venue=learned"]),
+        ("hsage", &["--layers", "3"]),
+    ];
+    for (number, (model, more)) in cases.iter().enumerate() {
+        let run = work.arg(&format!("run{number}"));
+        let command = [&["train", "--data", &data, "--model", model, "--epochs", "60"], &NAMES[..], more].concat();
+        let trained = girih(&[&command[..], &["--out", &run, "--json"]].concat()).ok().result();
+        let score = trained["test_accuracy"].as_f64().unwrap();
+        assert!(score > 0.9, "{model} {more:?}: {score}");
+        let evaluated = girih(&["evaluate", "--checkpoint", &run, "--json"]).ok().result();
+        assert_eq!(evaluated["test_accuracy"], trained["test_accuracy"], "{model} {more:?}");
+        let plan = girih(&[&command[..], &["--plan", "--json"]].concat()).ok().result();
+        assert!(plan["predicted_peak_bytes"].as_u64().unwrap() > 0, "{plan}");
+    }
+}
+
+#[test]
+fn results_are_those_of_the_target_by_its_own_ids() {
+    let work = Workspace::new();
+    let (data, run) = (papers(&work), work.arg("run"));
+    let trained = girih(&[&["train", "--data", &data, "--model", "hsage", "--epochs", "40", "--out", &run], &NAMES[..]].concat()).ok();
+    assert!(trained.err.contains("the node types topic"), "{}", trained.err);
+    let table = work.path("classes.tsv");
+    girih(&["predict", "--checkpoint", &run, "--out", table.to_str().unwrap()]).ok();
+    let lines = fs::read_to_string(&table).unwrap();
+    assert!(lines.starts_with("node\tclass\n0\t0\n1\t1\n"), "{lines}");
+    assert_eq!(lines.lines().count(), N_PAPERS + 1);
+    let logits = girih(&["predict", "--checkpoint", &run, "--logits", "--out", &work.arg("x.npy"), "--json"]).ok().result();
+    assert_eq!(logits["nodes"], N_PAPERS);
+    let embedded = girih(&["embed", "--checkpoint", &run, "--out", &work.arg("e.npy"), "--json"]).ok().result();
+    assert_eq!(embedded["nodes"], N_PAPERS);
+}
+
+#[test]
+fn rules_and_data_that_do_not_fit_are_refused() {
+    let work = Workspace::new();
+    let (data, run) = (papers(&work), work.arg("run"));
+    let train = |more: &[&str]| -> Vec<String> {
+        let all = [&["train", "--data", &data, "--model", "hsage", "--epochs", "2"], &NAMES[..], more].concat();
+        all.into_iter().map(str::to_owned).collect()
+    };
+    for (more, expected) in [
+        (&["--node-features", "autor=learned"][..], "there is no node type \"autor\", for which a rule for features is given; \
+          papers has author, paper, topic, venue"),
+        (&["--node-features", "author=mean:writes"], "mean:writes names no edge type that ends in author, or more than one; \
+          there is paper.pa.author"),
+        (&["--node-features", "venue=mean:av"], "venue is to have the mean over av, but author has no features"),
+        (&["--batch", "neighbor"], "--batch neighbor with --model hsage is not supported"),
+        (&["--ranks", "2"], "--model hsage on ranks is not supported"),
+        (&["--heads", "2"], "hsage"),
+    ] {
+        let message = girih(&train(more)).refused(1);
+        assert!(says(&message, expected), "{more:?}: {message}");
+    }
+    let wrong = girih(&train(&["--node-features", "author"])).refused(2);
+    assert!(says(&wrong, "`author` has no `=`"), "{wrong}");
+    let gcn = girih(&[&["train", "--data", &data, "--model", "gcn"], &NAMES[..]].concat()).refused(1);
+    assert!(says(&gcn, "types of edges, which gcn does not read; give --model rgcn, hsage, rgat or hgt"), "{gcn}");
+    girih(&train(&["--out", &run])).ok();
+    fs::write(work.path("papers").join("av.txt"), (0..41).map(|author| format!("{author}\t0\n")).collect::<String>()).unwrap();
+    let other = girih(&["evaluate", "--checkpoint", &run]).refused(1);
+    assert!(says(&other, "it has author (41 nodes, learned rows) where the model has author (40 nodes, learned rows)"), "{other}");
+}
