@@ -30,11 +30,13 @@ use crate::{
 /// File of the labels.
 const LABELS: &str = "labels.npy";
 
-/// Whether a folder has pairs of ids, and labels or features beside them.
+/// Whether a folder has pairs of ids with features of a type beside them; or with labels, and other pairs or numbered
+/// split sets. One edge list of two letters with labels is no such folder.
 pub(crate) fn is_folder(folder: &Path) -> bool {
     let Ok(entries) = Inventory::of_folder(folder) else { return false };
-    let has_more = entries.has(LABELS) || entries.left().any(|name| letter_of_features(name).is_some());
-    has_more && entries.left().any(|name| letters_of_pairs(name).is_some())
+    let n_pairs = entries.left().filter(|name| letters_of_pairs(name).is_some()).count();
+    let has_features = entries.left().any(|name| letter_of_features(name).is_some());
+    n_pairs > 0 && (has_features || entries.has(LABELS) && (n_pairs > 1 || splits::are_in(&entries)))
 }
 
 /// Letters of the two types of a list of pairs.

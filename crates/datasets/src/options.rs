@@ -22,7 +22,8 @@ pub struct LoadOptions {
     pub seed: u64,
     /// Number of split sets to draw for data that ships none, one per run.
     pub n_splits: usize,
-    /// Split set to keep, counted from 0, of the shipped or drawn ones; `None`: all.
+    /// Split set to keep, counted from 0, of the shipped or drawn ones; `None`: all. For id pairs, the number in the names
+    /// of its files chooses a set as well.
     pub split: Option<usize>,
     /// Dense features (`.npy`) or compressed ones (`.codes`), one row per node, for formats without features, such as
     /// edge lists.

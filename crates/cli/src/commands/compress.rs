@@ -83,6 +83,11 @@ fn open_source(spec: &str) -> Result<Box<dyn RowSource>, CliError> {
             dataset.name,
             codes.codec().spec()
         ))),
+        None if dataset.typed.as_ref().is_some_and(|typed| typed.has_several_types()) => Err(CliError::Other(format!(
+            "{} has features by node type, and a store holds those of one; give a matrix as .npy, or leave codes to `girih \
+             train --codec`",
+            dataset.name
+        ))),
         None => Err(CliError::Other(format!(
             "{} has no features to compress; give data with features, or a matrix as .npy",
             dataset.name

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use girih_compress::CompressedFeatures;
-use girih_datasets::FEATURE_STORE;
 use girih_graph_format::file::{Folder, MANIFEST, Verify};
 use girih_machine::readable_bytes;
 use girih_trainer::Checkpoint;
@@ -56,9 +55,7 @@ fn find(path: &Path) -> Result<Vec<Found>, CliError> {
         if path.join(MANIFEST).is_file() {
             found.push(Found::Folder(path.to_owned()));
         }
-        if path.join(FEATURE_STORE).is_file() {
-            found.push(Found::Store(path.join(FEATURE_STORE)));
-        }
+        found.extend(stores_in(path)?.into_iter().map(Found::Store));
         found.extend(checkpoints_in(path)?.into_iter().map(Found::Checkpoint));
     } else if extension(path) == "safetensors" {
         found.push(Found::Checkpoint(path.to_owned()));
@@ -76,6 +73,20 @@ fn find(path: &Path) -> Result<Vec<Found>, CliError> {
         )));
     }
     Ok(found)
+}
+
+/// Stores of codes in a folder: of all nodes, or of a node type each.
+fn stores_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let failed = |error| CliError::io(folder, error);
+    let mut stores = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_file() && path.extension().is_some_and(|ending| ending == "codes") {
+            stores.push(path);
+        }
+    }
+    stores.sort();
+    Ok(stores)
 }
 
 impl Found {

@@ -79,7 +79,13 @@ fn what_does_not_read_types_says_so() {
     let (data, run) = (people(&work), work.arg("run"));
     let refused = |args: &[&str]| girih(args).refused(1);
     let gcn = refused(&["train", "--data", &data, "--features-from", "degree"]);
-    assert!(says(&gcn, "has 4 types of edges, which gcn does not read; give --model rgcn, and --task nodes"), "{gcn}");
+    assert!(
+        says(
+            &gcn,
+            "has 4 types of edges, which gcn does not read; give --model rgcn, hsage, rgat or hgt, and --task nodes"
+        ),
+        "{gcn}"
+    );
     let links = refused(&["train", "--data", &data, "--task", "links", "--features-from", "degree"]);
     assert!(says(&links, "types of edges, which --task links does not read"), "{links}");
     let sampled = refused(&["sample", "--data", &data]);

@@ -121,3 +121,22 @@ fn unknown_types_are_refused_with_the_known_ones() {
     let wrong = girih(&["stats", &data, "--type-names", "paper"]).refused(2);
     assert!(says(&wrong, "expected LETTER=NAME, such as p=paper,a=author"), "{wrong}");
 }
+
+#[test]
+fn codes_of_types_are_verified_with_their_folder() {
+    let work = Workspace::new();
+    let (data, folder) = (pairs(&work), work.arg("folder"));
+    girih(&["convert", &data, "--out", &folder]).ok();
+    let refused = girih(&["compress", "--data", &folder, "--out", &work.arg("codes")]).refused(1);
+    assert!(says(&refused, "pairs has features by node type, and a store holds those of one"), "{refused}");
+    let (rows, codes) = (work.arg("pairs/p_feat.npy"), work.path("folder/n1_features.codes"));
+    girih(&["compress", "--data", &rows, "--codec", "int8", "--out", &work.arg("codes")]).ok();
+    fs::copy(work.path("codes/features.codes"), &codes).unwrap();
+    let verified = girih(&["verify", &folder, "--json"]).ok().result();
+    assert_eq!(verified["verified"], json!(["arrays of girih.toml", "n1_features.codes"]));
+    let mut bytes = fs::read(&codes).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&codes, bytes).unwrap();
+    let refused = girih(&["verify", &folder]).refused(1);
+    assert!(says(&refused, "n1_features.codes"), "{refused}");
+}

@@ -24,6 +24,11 @@ fn numbers(entries: &Inventory) -> Vec<u64> {
     numbers
 }
 
+/// Whether a folder has split sets.
+pub(super) fn are_in(entries: &Inventory) -> bool {
+    !numbers(entries).is_empty()
+}
+
 /// Number from 0 of the split set whose files have this number in their names. `None` if no file has it.
 pub(crate) fn number_of_split(folder: &Path, named: usize) -> Option<usize> {
     numbers(&Inventory::of_folder(folder).ok()?).iter().position(|&number| number == named as u64)

@@ -26,4 +26,5 @@ mod stored;
 mod typed;
 mod typed_arrays;
 mod typed_folder;
+mod typed_golden;
 mod used_or_named;

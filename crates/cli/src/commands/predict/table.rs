@@ -42,7 +42,7 @@ impl Table {
             DataSource::Loaded(dataset) => dataset.names.clone(),
             DataSource::Stored(_) => None,
         };
-        let first_name = names.as_ref().filter(|names| n_known == 0 && names.nodes.len() > 0).map(|_| wanted.start);
+        let first_name = names.as_ref().filter(|names| n_known == 0 && !names.nodes.is_empty()).map(|_| wanted.start);
         Self { separator, names, first_name, first_id: n_known, n_classes: trained.n_classes }
     }
 
