@@ -3,8 +3,7 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_datasets::TypeWidth;
 
-use super::{Inputs, Linear, Rows};
-use crate::models::Dims;
+use super::{Dims, Inputs, Linear, Rows};
 use crate::tape::{LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// Rows of equal width for the nodes of all types: `relu(X_t·W_t + b_t)` of the features of a type, or learned rows.

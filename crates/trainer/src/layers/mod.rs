@@ -1,6 +1,7 @@
 //! Layers: parameters and their products with operands.
 
 mod attention;
+mod dims;
 mod entry;
 mod inputs;
 mod normalization;
@@ -14,6 +15,7 @@ use crate::tape::{
 };
 
 pub use attention::{AttentionKind, AttentionSizes, GraphAttention};
+pub use dims::Dims;
 pub use entry::Entry;
 pub use inputs::{FeatureInput, Inputs, LayerGraphs};
 pub use normalization::{NormAxis, Normalization};

@@ -2,9 +2,8 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Shape};
 
-use super::{LayerRelations, LayerTypes};
+use super::{Dims, LayerRelations, LayerTypes};
 use crate::config::SelfWeight;
-use crate::models::Dims;
 use crate::tape::{LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// Weights for the row of the node itself, as [`SelfWeight`] says.

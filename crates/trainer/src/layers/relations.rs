@@ -6,9 +6,9 @@ mod types;
 use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, RelationRows, Shape, SparseOperand, Symbolic};
-use girih_graph_format::{Csr, FormatError, Norm, RelationSizes, TypedGraph};
+use girih_graph_format::{Csr, Norm, RelationSizes, TypedGraph};
 
-use self::host::{Pairs, SourcePairs, Stacked};
+use self::host::{Pairs, SourcePairs, Stacked, Uploaded, last};
 use super::FeatureInput;
 use crate::tape::{Tape, Var};
 
@@ -141,13 +141,6 @@ pub struct LearnedRows<B: Backend> {
     pub n_pairs: usize,
 }
 
-/// Result of moving a graph to a device.
-type Uploaded<T> = Result<T, ComputeError>;
-
-fn of_format(error: &FormatError) -> ComputeError {
-    ComputeError::argument("relations", error.to_string())
-}
-
 impl<B: Backend> RelationInput<B> {
     /// Moves the relations that a model reads to the device, with the features of node types.
     ///
@@ -212,11 +205,6 @@ fn shared<L>(layers: &[LayerTypes], mut make: impl FnMut(&LayerTypes) -> Uploade
         made.push(relations);
     }
     Ok(made)
-}
-
-/// Last element of a list of runs: the number of rows.
-fn last(runs: &[usize]) -> usize {
-    runs.last().copied().unwrap_or(0)
 }
 
 impl<B: Backend> LayerRelations<B> {

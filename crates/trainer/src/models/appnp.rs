@@ -4,9 +4,9 @@ use girih_compute::{Activation, Backend, ComputeError};
 use girih_graph_format::{Degrees, Norm};
 
 use super::mlp::Mlp;
-use super::spec::{Adjacency, Dims, InputSpec, Model};
+use super::spec::{Adjacency, InputSpec, Model};
 use crate::config::ModelConfig;
-use crate::layers::Inputs;
+use crate::layers::{Dims, Inputs};
 use crate::tape::{AggregateOptions, ParamInit, Tape, Var};
 
 /// Logits `H` of a multi-layer perceptron, then `Z ← (1 - α)·Â·Z + α·H` for a number of hops: personalised PageRank

@@ -16,8 +16,9 @@ use super::rgat::Rgat;
 use super::rgcn::Rgcn;
 use super::sage::Sage;
 use super::sgc::Sgc;
-use super::spec::{Dims, Model};
+use super::spec::Model;
 use crate::config::{ModelConfig, ModelKind};
+use crate::layers::Dims;
 use crate::tape::ParamInit;
 
 /// Builder of a model: sizes and initial parameters in, a [`Model`] out.

@@ -2,10 +2,11 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Function, Shape};
 
-use super::spec::{Dims, InputSpec, Model};
+use super::spec::{InputSpec, Model};
 use crate::config::ModelConfig;
 use crate::layers::{
-    Entry, Inputs, LayerRelations, LayerTypes, Linear, RelationForm, RelationGraph, RelationPairs, RelationSpec, Rows,
+    Dims, Entry, Inputs, LayerRelations, LayerTypes, Linear, RelationForm, RelationGraph, RelationPairs, RelationSpec,
+    Rows,
 };
 use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 

@@ -2,9 +2,9 @@
 
 use girih_compute::{Activation, Backend, ComputeError};
 
-use super::spec::{Dims, InputSpec, Model};
+use super::spec::{InputSpec, Model};
 use crate::config::ModelConfig;
-use crate::layers::{Inputs, Linear, Rows};
+use crate::layers::{Dims, Inputs, Linear, Rows};
 use crate::tape::{LinearOptions, ParamInit, Tape, Var};
 
 /// Layers `H' = relu(dropout(H)·W + b)`. The last layer has no ReLU.

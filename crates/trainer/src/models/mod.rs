@@ -20,6 +20,7 @@ mod sgc;
 mod spec;
 mod stack;
 
+pub use crate::layers::Dims;
 pub use appnp::Appnp;
 pub use build::{BlockDraws, BuildModel, BuildSampler};
 pub use gat::{Gat, GatLayer, Gatv2};
@@ -33,5 +34,5 @@ pub use rgat::Rgat;
 pub use rgcn::Rgcn;
 pub use sage::Sage;
 pub use sgc::Sgc;
-pub use spec::{Adjacency, Dims, InputSpec, Layers, Model, Propagation};
+pub use spec::{Adjacency, InputSpec, Layers, Model, Propagation};
 pub use stack::{Convolution, Place, Stack};

@@ -3,9 +3,9 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout};
 use girih_graph_format::Norm;
 
-use super::spec::{Adjacency, Dims, InputSpec, Model};
+use super::spec::{Adjacency, InputSpec, Model};
 use crate::config::ModelConfig;
-use crate::layers::{Inputs, Linear, Rows};
+use crate::layers::{Dims, Inputs, Linear, Rows};
 use crate::tape::{AggregateOptions, LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// One network `Âᵏ·relu(Âᵏ·X·W₀)·W₁` for each power `k` from zero to [`ModelConfig::hops`]. A last linear layer reads

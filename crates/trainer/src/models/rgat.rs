@@ -2,10 +2,11 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
-use super::spec::{Dims, InputSpec, Model};
+use super::spec::{InputSpec, Model};
 use crate::config::ModelConfig;
 use crate::layers::{
-    Entry, Inputs, LayerRelations, LayerTypes, Linear, OwnWeights, RelationForm, RelationGraph, RelationSpec, Rows,
+    Dims, Entry, Inputs, LayerRelations, LayerTypes, Linear, OwnWeights, RelationForm, RelationGraph, RelationSpec,
+    Rows,
 };
 use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 

@@ -3,11 +3,11 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_datasets::TypeWidth;
 
-use super::spec::{Dims, InputSpec, Model, Propagation};
+use super::spec::{InputSpec, Model, Propagation};
 use crate::config::{ModelConfig, ModelKind};
 use crate::layers::{
-    Entry, Inputs, LayerRelations, LayerTypes, LearnedRows, OwnWeights, RelationForm, RelationGraph, RelationSpec,
-    Rows, TransformedRelations,
+    Dims, Entry, Inputs, LayerRelations, LayerTypes, LearnedRows, OwnWeights, RelationForm, RelationGraph,
+    RelationSpec, Rows, TransformedRelations,
 };
 use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 

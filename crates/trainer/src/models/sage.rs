@@ -6,9 +6,9 @@ use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_graph_format::Norm;
 
 use self::aggregate::Aggregate;
-use super::spec::{Adjacency, Dims, InputSpec, Layers, Model, Propagation};
+use super::spec::{Adjacency, InputSpec, Layers, Model, Propagation};
 use crate::config::{Aggregator, ModelConfig};
-use crate::layers::{Inputs, Linear, Rows};
+use crate::layers::{Dims, Inputs, Linear, Rows};
 use crate::tape::{AggregateOptions, Graph, LinearOptions, ParamId, ParamInit, Tape, Var};
 
 /// Layers `H' = relu([H ‖ aggregate(H)]·W + b)`, which aggregate over in-neighbors. The last layer has no ReLU.

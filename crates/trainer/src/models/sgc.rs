@@ -3,9 +3,9 @@
 use girih_compute::{Backend, ComputeError};
 use girih_graph_format::Norm;
 
-use super::spec::{Adjacency, Dims, InputSpec, Model, Propagation};
+use super::spec::{Adjacency, InputSpec, Model, Propagation};
 use crate::config::ModelConfig;
-use crate::layers::{Inputs, Linear, Rows};
+use crate::layers::{Dims, Inputs, Linear, Rows};
 use crate::tape::{LinearOptions, ParamInit, Tape, Var};
 
 /// Linear model on features that are aggregated `k` times before training: `dropout(Âᵏ·X)·W + b`. `config.layers` is

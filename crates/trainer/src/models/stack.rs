@@ -11,9 +11,9 @@
 
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 
-use super::spec::{Adjacency, Dims, InputSpec, Layers, Model, Propagation};
+use super::spec::{Adjacency, InputSpec, Layers, Model, Propagation};
 use crate::config::{Jump, ModelConfig, NormKind};
-use crate::layers::{Inputs, Linear, NormAxis, Normalization, Rows};
+use crate::layers::{Dims, Inputs, Linear, NormAxis, Normalization, Rows};
 use crate::tape::{Graph, LinearOptions, Masks, ParamId, ParamInit, Tape, Var};
 
 /// Position of a convolution in a stack.

@@ -3,8 +3,10 @@
 use girih_compute::ComputeError;
 use girih_graph_format::{Csr, EdgeType, NodeId, RelationSizes, TypedGraph};
 
-use super::types::first_row;
-use super::{LayerTypes, Uploaded, of_format};
+use super::types::{LayerTypes, first_row};
+
+/// Result of moving a graph to a device.
+pub(super) type Uploaded<T> = Result<T, ComputeError>;
 
 /// Relation of a layer, with its place among the rows of the layer.
 struct LayerRelation<'a> {
@@ -28,6 +30,11 @@ fn relations<'a>(typed: &'a TypedGraph, types: &LayerTypes) -> Vec<LayerRelation
         }
     };
     types.relations.iter().map(placed).collect()
+}
+
+/// Last element of a list of runs: the number of rows.
+pub(super) fn last(runs: &[usize]) -> usize {
+    runs.last().copied().unwrap_or(0)
 }
 
 /// Source row of each destination of a layer.
@@ -57,7 +64,8 @@ fn matrix(
     indices: Vec<NodeId>,
     values: Option<Vec<f32>>,
 ) -> Result<Csr, ComputeError> {
-    Csr::new(n_rows, n_cols, indptr, indices, values.map(Into::into)).map_err(|error| of_format(&error))
+    Csr::new(n_rows, n_cols, indptr, indices, values.map(Into::into))
+        .map_err(|error| ComputeError::argument("relations", error.to_string()))
 }
 
 /// Stacked rows of a layer: pairs of a relation and a destination with neighbors by it.
@@ -95,7 +103,7 @@ impl Stacked {
 
     /// Matrix that sums the stacked rows of each destination.
     pub(super) fn sums(&self, sizes: &RelationSizes, types: &LayerTypes) -> Uploaded<Csr> {
-        let (n, n_destinations) = (self.destinations.len(), super::last(&types.destination_runs(sizes)));
+        let (n, n_destinations) = (self.destinations.len(), last(&types.destination_runs(sizes)));
         let of_rows = matrix((n, n_destinations), (0..=n as u64).collect(), self.destinations.clone(), None)?;
         Ok(of_rows.transposed())
     }
@@ -211,7 +219,7 @@ impl SourcePairs {
             .collect();
         pairs.sort_unstable();
         let (rows, relations): (Vec<NodeId>, Vec<u32>) = pairs.into_iter().unzip();
-        let n_rows = super::last(&types.source_runs(typed.sizes()));
+        let n_rows = last(&types.source_runs(typed.sizes()));
         let first = (0..=n_rows).map(|row| rows.partition_point(|&of| (of as usize) < row)).collect();
         Self { rows, relations, first }
     }

@@ -14,7 +14,7 @@ pub struct LayerTypes {
     pub destinations: Vec<usize>,
     /// Edge types that end in the destinations.
     pub relations: Vec<usize>,
-    /// Those of them whose sources are transformed before they are averaged; all others are averaged first.
+    /// Edge types among them whose sources are transformed before they are averaged; all others are averaged first.
     pub transformed: Vec<usize>,
 }
 
