@@ -97,7 +97,7 @@ fn rules_and_data_that_do_not_fit_are_refused() {
         (
             &["--node-features", "author=mean:writes"],
             "mean:writes names no edge type that ends in author, or more than one; \
-          there is paper.pa.author",
+          there is venue.rev_av.author, paper.pa.author",
         ),
         (&["--node-features", "venue=mean:av"], "venue is to have the mean over av, but author has no features"),
         (&["--batch", "neighbor"], "--batch neighbor with --model hsage is not supported"),
