@@ -302,6 +302,31 @@ pub trait DenseOps: Memory {
             factors.map_or(Ok(()), |factors| self.scale_rows_in_place(factors, out))
         }
 
+        /// Elements in row-major order as a matrix of another shape: rows of one are blocks of columns of the other. `x` is
+        /// `n × k·d` and `out` is `n·k × d`, or the other way round.
+        ///
+        /// # Errors
+        /// On shapes that do not fit.
+        fn reshape, run_reshape(&self, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError> {
+            let (of_x, of_out) = (self.shape(x), self.shape(out));
+            let (narrow, wide) = if of_x.cols < of_out.cols { (of_x, of_out) } else { (of_out, of_x) };
+            match of_x.len() == of_out.len() && wide.cols.is_multiple_of(narrow.cols.max(1)) {
+                true => Ok(()),
+                false => {
+                    let what = format!("x is {of_x} and out {of_out}; rows of one are blocks of columns of the other");
+                    Err(ComputeError::argument("reshape", what))
+                }
+            }
+        } else {
+            let (of_x, of_out) = (self.shape(x), self.shape(out));
+            let width = of_x.cols.min(of_out.cols);
+            for block in 0..of_x.len() / width.max(1) {
+                let place = |cols: usize| (block / (cols / width), block % (cols / width) * width);
+                self.copy_block(Shape::new(1, width), x, place(of_x.cols), out, place(of_out.cols))?;
+            }
+            Ok(())
+        }
+
         /// Dense product with scaled rows: `out = diag(factors)·op(A)·op(B)`. `op(A)` is `n × k`, `op(B)` is `k × d`,
         /// `out` is `n × d`, and `factors` is `n × 1` of `f32`.
         ///

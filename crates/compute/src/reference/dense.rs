@@ -127,6 +127,12 @@ impl DenseOps for Reference {
         Ok(())
     }
 
+    fn run_reshape(&self, _: Fits, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        let (of_x, of_out) = (x.shape.cols, out.shape.cols);
+        out.update(|r, c, _| x.get((r * of_out + c) / of_x, (r * of_out + c) % of_x));
+        Ok(())
+    }
+
     fn run_scale(&self, _: Fits, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| f64::from(factor) * x.get(r, c));
         Ok(())

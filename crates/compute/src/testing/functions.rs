@@ -1,11 +1,11 @@
-//! Law of element-wise functions.
+//! Laws of element-wise functions and of shapes.
 
 use proptest::prelude::*;
 
 use super::inputs::n_rows;
 use super::law::{Law, Output, Results};
 use super::passes::{PassCase, passes};
-use crate::{Backend, Function};
+use crate::{Backend, Function, Shape};
 
 /// Values of a function, and its backward pass.
 pub(super) struct Apply;
@@ -27,5 +27,32 @@ impl Law for Apply {
         backend.apply(*function, &x, &mut out).expect("apply");
         backend.apply_backward(*function, &x, &mut grad).expect("apply_backward");
         vec![Output::of(backend, &out), Output::of(backend, &grad)]
+    }
+}
+
+/// Rows as blocks of columns, and back.
+pub(super) struct Reshape;
+
+impl Law for Reshape {
+    const NAME: &'static str = "reshape";
+    const TOLERANCE: f64 = 0.0;
+    type Case = (PassCase, usize);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max / 4)), 1..5usize)
+    }
+
+    fn run<B: Backend>(backend: &B, (case, n_blocks): &Self::Case) -> Results {
+        let (mut draws, Shape { rows, cols }) = (case.draws(), case.shape);
+        let tall = Shape::new(rows * n_blocks, cols);
+        let wide = Shape::new(rows, cols * n_blocks);
+        [(tall, wide), (wide, tall)]
+            .map(|(from, to)| {
+                let x = draws.matrix(backend, from, case.dtypes[0]);
+                let mut out = draws.matrix(backend, to, case.dtypes[0]);
+                backend.reshape(&x, &mut out).expect("reshape");
+                Output { rounded: false, ..Output::of(backend, &out) }
+            })
+            .into()
     }
 }

@@ -126,8 +126,8 @@ pub struct RelationPairs<B: Backend> {
     pub rows: RowIds<B>,
     /// First pair of each relation, then the number of pairs.
     pub runs: Vec<usize>,
-    /// The numbers from 0 to that of the relations: each relation is a run of one row.
-    pub relations: Vec<usize>,
+    /// Place of each relation's source type among the source types.
+    pub sources: RowIds<B>,
 }
 
 /// Rows that a network learns for pairs of an edge type and a node that is the source of an edge of it. No other rows are
@@ -292,7 +292,7 @@ impl LayerRelations<Symbolic> {
             let (runs, n_edges) = (types.transformed_runs(sizes), types.n_transformed_edges(sizes));
             let n_pairs = last(&runs);
             let means = symbolic.sparse(Shape::new(n_destinations, n_pairs), n_edges, true, false);
-            let pairs = RelationPairs { rows: ids(n_pairs)?, relations: (0..runs.len()).collect(), runs };
+            let pairs = RelationPairs { rows: ids(n_pairs)?, sources: ids(types.relations.len())?, runs };
             Ok(TransformedRelations { pairs, means })
         };
         let graph = match form {
@@ -303,22 +303,14 @@ impl LayerRelations<Symbolic> {
                 transformed: if types.transformed.is_empty() { None } else { Some(transformed()?) },
             },
             RelationForm::AttentionByRelation => RelationGraph::AttentionByRelation {
-                pairs: RelationPairs {
-                    rows: ids(n_pairs)?,
-                    relations: (0..pair_runs.len()).collect(),
-                    runs: pair_runs,
-                },
+                pairs: RelationPairs { rows: ids(n_pairs)?, sources: ids(types.relations.len())?, runs: pair_runs },
                 stacked: ids(n_stacked)?,
                 runs,
                 pattern: sparse(n_stacked, n_pairs, n_edges),
                 sums: sparse(n_destinations, n_stacked, n_stacked),
             },
             RelationForm::Attention => RelationGraph::Attention {
-                pairs: RelationPairs {
-                    rows: ids(n_pairs)?,
-                    relations: (0..pair_runs.len()).collect(),
-                    runs: pair_runs,
-                },
+                pairs: RelationPairs { rows: ids(n_pairs)?, sources: ids(types.relations.len())?, runs: pair_runs },
                 pattern: sparse(n_destinations, n_pairs, n_edges),
                 diagonal: sparse(n_destinations, n_destinations, n_destinations),
                 types: ids(n_destinations)?,
@@ -341,7 +333,8 @@ impl<B: Backend> RowIds<B> {
 
 impl<B: Backend> RelationPairs<B> {
     fn upload(backend: &B, pairs: &Pairs, runs: Vec<usize>) -> Uploaded<Self> {
-        Ok(Self { rows: RowIds::upload(backend, &pairs.rows)?, relations: (0..runs.len()).collect(), runs })
+        let sources = RowIds::upload(backend, &pairs.sources)?;
+        Ok(Self { rows: RowIds::upload(backend, &pairs.rows)?, sources, runs })
     }
 }
 

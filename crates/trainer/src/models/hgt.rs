@@ -25,6 +25,8 @@ pub struct Hgt {
 
 struct Layer {
     heads: Vec<Head>,
+    /// Row `t` has the elements of `Q_t` of all heads, whose columns are interleaved.
+    queries: ParamId,
     /// Row `t` has the elements of `O_t`.
     out: ParamId,
     bias: ParamId,
@@ -34,11 +36,10 @@ struct Layer {
     outputs: usize,
 }
 
-/// Weights of a head: a row for each source type, destination type or relation.
+/// Weights of a head: a row for each source type or relation.
 struct Head {
     keys: ParamId,
     values: ParamId,
-    queries: ParamId,
     /// Elements of `A_r`.
     attention: ParamId,
     /// Elements of `M_r`.
@@ -99,10 +100,11 @@ impl Layer {
         let heads = (0..config.heads).map(|head| Head::new(init, (layer, head), types, (outputs, config.hidden)));
         let heads = heads.collect::<Result<_, _>>()?;
         let n_types = types.destinations.len();
-        let of_out = Shape::new(n_types, outputs * outputs);
+        let square = Shape::new(n_types, outputs * outputs);
         Ok(Self {
             heads,
-            out: init.glorot_of(layer, "out", of_out, (outputs, outputs))?,
+            queries: init.glorot_of(layer, "query", square, (outputs, config.hidden))?,
+            out: init.glorot_of(layer, "out", square, (outputs, outputs))?,
             bias: init.zeros(layer, "bias", Shape::new(1, outputs))?,
             gate: init.ones(layer, "gate", Shape::new(n_types, 1))?,
             outputs,
@@ -120,11 +122,9 @@ impl Layer {
             unreachable!("the model asked for attention over all neighbors");
         };
         let own = relations.own_rows(tape, rows)?;
-        let heads = self.heads.iter().map(|head| head.attended(tape, (relations, pairs, pattern), rows, own));
-        let heads = heads.collect::<Result<Vec<_>, _>>()?;
-        let heads = tape.concat(&heads)?;
-        let (heads, weights) = (tape.apply(Function::Gelu, heads)?, tape.param(self.out));
-        let products = tape.linear_runs(&relations.destination_runs, heads, weights, self.outputs)?;
+        let attended = self.attended(tape, (relations, pairs, pattern), rows, own)?;
+        let (attended, weights) = (tape.apply(Function::Gelu, attended)?, tape.param(self.out));
+        let products = tape.linear_runs(&relations.destination_runs, attended, weights, self.outputs)?;
         let bias = Some(tape.param(self.bias));
         let step = tape.combine(&[(1.0, products), (-1.0, own)], bias, Activation::Identity)?;
         let step = tape.dropout(step, mask)?;
@@ -133,6 +133,62 @@ impl Layer {
         let gates = Some(tape.gather_rows(gate, &types.ids, types.n)?);
         let step = tape.spmm(diagonal, step, SpmmOptions { weights: gates, ..SpmmOptions::default() })?;
         tape.add(own, step)
+    }
+
+    /// Values of the neighbors of each destination, weighed by attention; the columns of heads are interleaved.
+    fn attended<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        (relations, pairs, pattern): (&'a LayerRelations<B>, &'a RelationPairs<B>, &'a B::Sparse),
+        rows: Var,
+        own: Var,
+    ) -> Result<Var, ComputeError> {
+        let of_pairs = tape.gather_rows(rows, &pairs.rows.ids, pairs.rows.n)?;
+        let weights = self.of_relations(tape, pairs, |head| head.keys, Head::scaled_attention)?;
+        let keys = tape.linear_runs(&pairs.runs, of_pairs, weights, self.outputs)?;
+        let weights = self.of_relations(tape, pairs, |head| head.values, |head, tape| Ok(tape.param(head.messages)))?;
+        let values = tape.linear_runs(&pairs.runs, of_pairs, weights, self.outputs)?;
+        let weights = tape.param(self.queries);
+        let queries = tape.linear_runs(&relations.destination_runs, own, weights, self.outputs)?;
+        let scores = tape.sddmm(pattern, queries, keys, self.heads.len())?;
+        let shares = Some(tape.segment_softmax(pattern, scores)?);
+        tape.spmm(pattern, values, SpmmOptions { weights: shares, ..SpmmOptions::default() })
+    }
+
+    /// Products of the weight of each relation's source type with that of the relation, for all heads: row `r` has the
+    /// elements of `K_s·A_r`, `outputs × outputs`, with interleaved columns.
+    fn of_relations<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        pairs: &'a RelationPairs<B>,
+        of_types: impl Fn(&Head) -> ParamId,
+        of_relations: impl Fn(&Head, &mut Tape<'a, B>) -> Result<Var, ComputeError>,
+    ) -> Result<Var, ComputeError> {
+        let (n, inputs) = (pairs.sources.n, self.outputs);
+        let mut heads = Vec::with_capacity(self.heads.len());
+        for head in &self.heads {
+            let (weights, blocks) = (tape.param(of_types(head)), of_relations(head, tape)?);
+            let of_sources = tape.gather_rows(weights, &pairs.sources.ids, n)?;
+            let tall = tape.reshape(of_sources, Shape::new(n * inputs, head.width))?;
+            let runs: Vec<usize> = (0..=n).map(|relation| relation * inputs).collect();
+            heads.push(tape.linear_runs(runs, tall, blocks, head.width)?);
+        }
+        let heads = tape.concat(&heads)?;
+        let interleaved = self.interleaved(tape)?;
+        let tall = tape.linear(heads, interleaved, LinearOptions::default())?;
+        tape.reshape(tall, Shape::new(n, inputs * self.outputs))
+    }
+
+    /// Permutation that interleaves the columns of heads: column `h · width + k` becomes `k · heads + h`.
+    fn interleaved<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
+        let (n, n_heads) = (self.outputs, self.heads.len());
+        let width = n / n_heads;
+        let is_one = |row: usize, col: usize| col == row % width * n_heads + row / width;
+        let row = |row: usize| (0..n).map(move |col| f32::from(u8::from(is_one(row, col))));
+        let mut values = || (0..n).flat_map(row).collect();
+        let mut out = tape.buffer(Shape::new(n, n))?;
+        tape.backend().write_made(&mut values, &mut out)?;
+        Ok(tape.keep(out))
     }
 }
 
@@ -151,7 +207,6 @@ impl Head {
         Ok(Self {
             keys: weights("key", n_sources, inputs)?,
             values: weights("value", n_sources, inputs)?,
-            queries: weights("query", types.destinations.len(), inputs)?,
             attention: weights("attention", n_relations, width)?,
             messages: weights("message", n_relations, width)?,
             prior: init.ones(layer, &format!("prior_{head}"), Shape::new(n_relations, 1))?,
@@ -159,39 +214,12 @@ impl Head {
         })
     }
 
-    /// Values of the neighbors of each destination, weighed by attention.
-    fn attended<'a, B: Backend>(
-        &self,
-        tape: &mut Tape<'a, B>,
-        (relations, pairs, pattern): (&'a LayerRelations<B>, &'a RelationPairs<B>, &'a B::Sparse),
-        rows: Var,
-        own: Var,
-    ) -> Result<Var, ComputeError> {
-        let scale = 1.0 / (self.width as f32).sqrt();
+    /// `μ_r·A_r / √d`, a row for each relation.
+    fn scaled_attention<'a, B: Backend>(&self, tape: &mut Tape<'a, B>) -> Result<Var, ComputeError> {
         let (prior, attention) = (tape.param(self.prior), tape.param(self.attention));
+        let scale = 1.0 / (self.width as f32).sqrt();
         let prior = tape.combine(&[(scale, prior)], None, Activation::Identity)?;
-        let attention = tape.linear_runs(&pairs.relations, prior, attention, self.width * self.width)?;
-        let messages = tape.param(self.messages);
-        let keys = self.of_pairs(tape, (relations, pairs), (rows, self.keys), attention)?;
-        let values = self.of_pairs(tape, (relations, pairs), (rows, self.values), messages)?;
-        let weights = tape.param(self.queries);
-        let queries = tape.linear_runs(&relations.destination_runs, own, weights, self.width)?;
-        let scores = tape.sddmm(pattern, queries, keys, 1)?;
-        let shares = Some(tape.segment_softmax(pattern, scores)?);
-        tape.spmm(pattern, values, SpmmOptions { weights: shares, ..SpmmOptions::default() })
-    }
-
-    /// Products of the source rows of pairs with a weight of their type and one of their relation.
-    fn of_pairs<'a, B: Backend>(
-        &self,
-        tape: &mut Tape<'a, B>,
-        (relations, pairs): (&'a LayerRelations<B>, &'a RelationPairs<B>),
-        (rows, of_types): (Var, ParamId),
-        of_relations: Var,
-    ) -> Result<Var, ComputeError> {
-        let weights = tape.param(of_types);
-        let of_rows = tape.linear_runs(&relations.source_runs, rows, weights, self.width)?;
-        let of_pairs = tape.gather_rows(of_rows, &pairs.rows.ids, pairs.rows.n)?;
-        tape.linear_runs(&pairs.runs, of_pairs, of_relations, self.width)
+        let n = tape.shape(prior).rows;
+        tape.linear_runs((0..=n).collect::<Vec<_>>(), prior, attention, self.width * self.width)
     }
 }

@@ -95,6 +95,10 @@ struct Placed {
     first: usize,
 }
 
+struct Reshaped {
+    x: Var,
+}
+
 impl<B: Backend> Tape<'_, B> {
     /// Concatenation of the columns of `parts`. If a product follows, a sum of one product per part needs less
     /// memory: see [`LinearOptions::add`](super::linear::LinearOptions::add).
@@ -136,6 +140,17 @@ impl<B: Backend> Tape<'_, B> {
             to = axis.after(to, of);
         }
         Ok(self.record(out, parts, Concatenated { parts: parts.to_vec(), axis }))
+    }
+
+    /// Elements in row-major order as a matrix of another shape; see
+    /// [`DenseOps::reshape`](girih_compute::DenseOps::reshape).
+    ///
+    /// # Errors
+    /// On shapes that do not fit, or when the backend fails.
+    pub fn reshape(&mut self, x: Var, shape: Shape) -> Result<Var, ComputeError> {
+        let mut out = self.activations(shape)?;
+        self.backend().reshape(self.value(x), &mut out)?;
+        Ok(self.record(out, &[x], Reshaped { x }))
     }
 
     /// Matrix of `n` rows that has those of `x` from row `first` on; others are zero.
@@ -180,6 +195,18 @@ impl<B: Backend> Operation<B> for Concatenated {
 impl<B: Backend> Operation<B> for Placed {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
         give_block(pass, self.x, &grad, (self.first, 0))?;
+        pass.recycle(grad);
+        Ok(())
+    }
+}
+
+impl<B: Backend> Operation<B> for Reshaped {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        if pass.needs_grad(self.x) {
+            let mut of_x = pass.grad_buffer(self.x)?;
+            pass.backend().reshape(&grad, &mut of_x)?;
+            pass.give(self.x, of_x)?;
+        }
         pass.recycle(grad);
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! `linear_runs` and `basis_rows`: products of rows that have types.
 
+use std::borrow::Cow;
+
 use girih_compute::{Backend, BasisOperands, ComputeError, RelationRows, Shape, Transpose};
 
 use super::{BackwardPass, Operation, Tape, Var};
 
 struct LinearRuns<'a> {
-    runs: &'a [usize],
+    runs: Cow<'a, [usize]>,
     x: Var,
     weights: Var,
 }
@@ -24,13 +26,14 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// On shapes that do not fit, or when the backend fails.
     pub fn linear_runs(
         &mut self,
-        runs: &'a [usize],
+        runs: impl Into<Cow<'a, [usize]>>,
         x: Var,
         weights: Var,
         outputs: usize,
     ) -> Result<Var, ComputeError> {
+        let runs = runs.into();
         let mut out = self.activations(Shape::new(self.shape(x).rows, outputs))?;
-        self.backend().gemm_runs(runs, self.value(x), (self.value(weights), Transpose::No), &mut out)?;
+        self.backend().gemm_runs(&runs, self.value(x), (self.value(weights), Transpose::No), &mut out)?;
         Ok(self.record(out, &[x, weights], LinearRuns { runs, x, weights }))
     }
 
@@ -55,7 +58,8 @@ impl<'a, B: Backend> Tape<'a, B> {
 
 impl<B: Backend> Operation<B> for LinearRuns<'_> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let &Self { runs, x, weights } = self;
+        let Self { runs, x, weights } = self;
+        let (x, weights) = (*x, *weights);
         pass.with_grad(weights, |pass, weights_grad, accumulate| {
             pass.backend().gemm_runs_backward(runs, pass.value(x), &grad, accumulate, weights_grad)
         })?;

@@ -138,6 +138,11 @@ impl DenseOps for Cpu {
         Ok(())
     }
 
+    fn run_reshape(&self, _: Fits, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
+        typed!(x = x.storage(), out = out.storage_mut() => elementwise::convert(x, out));
+        Ok(())
+    }
+
     fn run_scale(&self, _: Fits, factor: f32, x: &CpuMatrix, out: &mut CpuMatrix) -> Result<(), ComputeError> {
         typed!(x = x.storage(), out = out.storage_mut() => elementwise::scale(factor, x, out));
         Ok(())

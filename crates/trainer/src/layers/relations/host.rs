@@ -121,6 +121,8 @@ pub(super) struct Pairs {
     pub(super) rows: Vec<NodeId>,
     /// First pair of each relation.
     first: Vec<usize>,
+    /// Place of each relation's source type among the source types.
+    pub(super) sources: Vec<u32>,
 }
 
 impl Pairs {
@@ -137,7 +139,12 @@ impl Pairs {
             rows.extend((0..is_source.len()).filter(|&u| is_source[u]).map(|u| (of.first_source + u) as NodeId));
             first.push(rows.len());
         }
-        Self { rows, first }
+        let place = |&number: &usize| {
+            let source = typed.schema().edge_types()[number].source;
+            types.sources.partition_point(|&of| of < source) as u32
+        };
+        let sources = types.relations.iter().map(place).collect();
+        Self { rows, first, sources }
     }
 
     /// Number of the pair of a relation, by its place in the layer, and a source row.

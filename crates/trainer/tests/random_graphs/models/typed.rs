@@ -210,8 +210,9 @@ impl TypedReference {
 
     /// Hu et al. (2020), equations 3 to 5.
     fn hgt(&self, layer: usize, types: &LayerTypes, (x, v): (&Rows, usize)) -> Vec<Bounded> {
-        let heads = (0..self.config.heads).flat_map(|head| self.head(layer, types, (x, v), head));
-        let heads: Vec<Bounded> = heads.map(gelu).collect();
+        let heads: Rows = (0..self.config.heads).map(|head| self.head(layer, types, (x, v), head)).collect();
+        let columns = (0..self.config.hidden).flat_map(|k| heads.iter().map(move |head| head[k]));
+        let heads: Vec<Bounded> = columns.map(gelu).collect();
         let place = self.place(&types.destinations, v);
         let out = plus(&times(&heads, &self.param(layer, "out")[place]), &self.param(layer, "bias")[0]);
         let gate = self.param(layer, "gate")[place][0].sigmoid();
@@ -220,7 +221,8 @@ impl TypedReference {
 
     fn head(&self, layer: usize, types: &LayerTypes, (x, v): (&Rows, usize), head: usize) -> Vec<Bounded> {
         let param = |name: &str| self.param(layer, &format!("{name}_{head}"));
-        let query = times(&x[v], &param("query")[self.place(&types.destinations, v)]);
+        let query = times(&x[v], &self.param(layer, "query")[self.place(&types.destinations, v)]);
+        let query: Vec<Bounded> = query.into_iter().skip(head).step_by(self.config.heads).collect();
         let scale = Bounded::from(f64::from(1.0 / (query.len() as f32).sqrt()));
         let (mut scores, mut values) = (Vec::new(), Rows::new());
         for (place, neighbors) in self.neighbors(types, v) {
