@@ -26,8 +26,12 @@ fn with_codec(config: &TrainConfig, codec: CodecSpec) -> TrainConfig {
 /// divide these by the gradients' size.
 fn descent(kind: ModelKind, epochs: u64) -> TrainConfig {
     let config = config(kind, epochs);
-    // Unnormalised sums over neighbors have steep losses.
-    let lr = if kind == ModelKind::Gin { 0.0002 } else { 0.05 };
+    // Unnormalised sums over neighbors and several layers of attention have steep losses.
+    let lr = match kind {
+        ModelKind::Gin => 0.0002,
+        ModelKind::Rgat | ModelKind::Hgt => 0.005,
+        _ => 0.05,
+    };
     let optimizer = OptimizerConfig { kind: OptimizerKind::Sgd, lr, ..config.optimizer };
     TrainConfig { optimizer, ..config }
 }

@@ -29,7 +29,7 @@ fn exported() -> impl Iterator<Item = ModelKind> {
 fn settings(kind: ModelKind) -> TrainConfig {
     let mut config = TrainConfig { optimizer: TrainConfig::default().optimizer, ..config(kind, 4) };
     config.model = ModelConfig { kind, layers: 3, hidden: 5, dropout: 0.1, ..TrainConfig::for_model(kind).model };
-    if kind.has_heads() {
+    if kind.reads("out_heads") {
         config.model = ModelConfig { heads: 3, out_heads: 2, slope: 0.3, ..config.model };
     }
     if kind == ModelKind::Appnp {
