@@ -23,7 +23,7 @@ struct DotAttention {
 impl DotAttention {
     const WIDTH: usize = 16;
 
-    fn new<B: Backend>(dims: Dims, init: &mut ParamInit<'_, B>) -> Result<Self, ComputeError> {
+    fn new<B: Backend>(dims: &Dims, init: &mut ParamInit<'_, B>) -> Result<Self, ComputeError> {
         Ok(Self {
             keys: Linear::named(init, 0, "keys", (dims.n_features, Self::WIDTH))?,
             queries: Linear::named(init, 0, "queries", (dims.n_features, Self::WIDTH))?,
@@ -60,7 +60,7 @@ impl<B: Backend> BuildModel<B> for BuildDotAttention {
     }
 
     fn build(&self, dims: Dims, init: &mut ParamInit<'_, B>) -> Result<Box<dyn Model<B>>, ComputeError> {
-        Ok(Box::new(DotAttention::new(dims, init)?))
+        Ok(Box::new(DotAttention::new(&dims, init)?))
     }
 }
 

@@ -78,7 +78,7 @@ fn several() -> TypedData {
     let schema = Schema::new(n_nodes.iter().enumerate().map(node).collect(), named.collect()).unwrap();
     let relation = |(number, &(source, to)): (usize, &(usize, usize))| {
         let pairs = (0..n_nodes[to] as u32).flat_map(|v| (0..n_nodes[source] as u32).map(move |u| (v, u)));
-        let (rows, cols) = pairs.filter(|(v, u)| (v + 2 * u + number as u32) % 3 != 0).unzip();
+        let (rows, cols) = pairs.filter(|(v, u)| !(v + 2 * u + number as u32).is_multiple_of(3)).unzip();
         Coo::new(n_nodes[to], n_nodes[source], rows, cols, None).unwrap().to_csr(Duplicates::Refuse).unwrap()
     };
     let graph = TypedGraph::new(schema, relations.iter().enumerate().map(relation).collect()).unwrap();

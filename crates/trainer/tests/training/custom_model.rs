@@ -17,7 +17,7 @@ struct Skip {
 }
 
 impl Skip {
-    fn new<B: Backend>(dims: Dims, hidden: usize, init: &mut ParamInit<'_, B>) -> Result<Self, ComputeError> {
+    fn new<B: Backend>(dims: &Dims, hidden: usize, init: &mut ParamInit<'_, B>) -> Result<Self, ComputeError> {
         Ok(Self {
             convolution: GraphConv::new(init, 0, dims.n_features, hidden)?,
             last: Linear::new(init, 1, hidden, dims.n_classes)?,
@@ -47,7 +47,7 @@ fn a_model_of_a_user_trains() {
     let cpu = Cpu::new();
     let mut init = ParamInit::new(&cpu, config.seed, 0);
     let dataset = planted("nodes=1500");
-    let model = Skip::new(crate::dims(&dataset), 16, &mut init).unwrap();
+    let model = Skip::new(&crate::dims(&dataset), 16, &mut init).unwrap();
     let params = init.finish();
     let stage = Stage::with_needs(dataset, &config, &Model::<Cpu>::input_spec(&model));
     let mut run = FullBatch::new(&stage.cpu, &stage.inputs, stage.task(), &config, Box::new(model), params, 0).unwrap();

@@ -244,7 +244,7 @@ impl TypedReference {
 
 /// Hendrycks and Gimpel (2016), with the sigmoid.
 fn gelu(x: Bounded) -> Bounded {
-    let cube = x.times(x).times(x).times(Bounded::from(0.044_715_f32 as f64));
+    let cube = x.times(x).times(x).times(Bounded::from(f64::from(0.044_715_f32)));
     let argument = x.plus(cube).times(Bounded::from(2.0 * f64::from(0.797_884_6_f32)));
     x.times(argument.sigmoid())
 }
