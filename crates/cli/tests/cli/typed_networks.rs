@@ -1,6 +1,7 @@
 //! Networks of several types of nodes on the command line.
 
 use std::fs;
+use std::path::Path;
 
 use crate::girih::{Workspace, girih, says};
 use crate::typed_data::{floats, ids};
@@ -9,9 +10,8 @@ const N_PAPERS: usize = 120;
 
 /// Folder of id pairs: papers (p) of two classes with weak features, their authors (a), and venues (v) of authors, both
 /// without features. Authors write papers of one class, and topics (t) have no edge to the papers.
-fn papers(work: &Workspace) -> String {
-    let folder = work.path("papers");
-    fs::create_dir_all(&folder).unwrap();
+pub fn write_papers(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
     let author = |paper: usize, i: usize| 2 * ((paper / 2 + 7 * i) % 20) + paper % 2;
     let write = |name: &str, pairs: Vec<(usize, usize)>| {
         fs::write(folder.join(name), pairs.iter().map(|(x, y)| format!("{x}\t{y}\n")).collect::<String>()).unwrap();
@@ -26,8 +26,12 @@ fn papers(work: &Workspace) -> String {
     fs::write(folder.join("labels.npy"), ids(&(0..N_PAPERS as i64).map(|paper| paper % 2).collect::<Vec<_>>()))
         .unwrap();
     for (part, nodes) in [("train", 0..30), ("val", 30..60), ("test", 60..N_PAPERS as i64)] {
-        fs::write(folder.join(format!("{part}_15.npy")), ids(&nodes.collect::<Vec<_>>())).unwrap();
+        fs::write(folder.join(format!("{part}_60.npy")), ids(&nodes.collect::<Vec<_>>())).unwrap();
     }
+}
+
+fn papers(work: &Workspace) -> String {
+    write_papers(&work.path("papers"));
     work.arg("papers")
 }
 
@@ -68,6 +72,8 @@ fn results_are_those_of_the_target_by_its_own_ids() {
         girih(&[&["train", "--data", &data, "--model", "hsage", "--epochs", "40", "--out", &run], &NAMES[..]].concat())
             .ok();
     assert!(trained.err.contains("the node types topic"), "{}", trained.err);
+    let headline = "164 nodes, 888 edges, 4 node types, 6 edge types, 2 classes";
+    assert!(trained.err.contains(headline) || trained.out.contains(headline), "{}{}", trained.out, trained.err);
     let table = work.path("classes.tsv");
     girih(&["predict", "--checkpoint", &run, "--out", table.to_str().unwrap()]).ok();
     let lines = fs::read_to_string(&table).unwrap();

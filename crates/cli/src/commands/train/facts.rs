@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use girih_datasets::{DataSource, Outline};
-use girih_graph_format::Notes;
+use girih_datasets::{DataSource, Outline, TypeWidth};
+use girih_graph_format::{NodeType, Notes};
 use girih_machine::{Machine, memory, readable_bytes};
 use girih_partition::counted;
 use girih_trainer::{CacheReport, InteractionSizes, Outcome, StageTimes, TaskKind, TrainConfig, unread_types};
@@ -25,12 +25,30 @@ pub struct Facts {
     generated: bool,
     multi_label: bool,
     interactions: Option<InteractionSizes>,
+    /// Line for each node type, and number of edge types, if there are several node types.
+    types: Option<(Vec<String>, usize)>,
     /// Codec and bytes per row of compressed features.
     codes: Option<(String, usize)>,
     task: TaskKind,
     model: &'static str,
     splits: Vec<[usize; 3]>,
     notes: Notes,
+}
+
+/// Line for each node type, and number of edge types, if there are several node types.
+fn types_of(outline: &Outline) -> Option<(Vec<String>, usize)> {
+    let schema = outline.schema.as_ref().filter(|_| !outline.type_widths.is_empty())?;
+    let line = |(number, (of, width)): (usize, (&NodeType, &TypeWidth))| {
+        let target = if number == outline.target { " (target)" } else { "" };
+        let rows = match width {
+            TypeWidth::Given(width) => counted(*width, "feature"),
+            TypeWidth::Learned(Some(width)) => format!("learned rows of {width}"),
+            TypeWidth::None | TypeWidth::Learned(None) => "learned rows".to_owned(),
+        };
+        format!("{}{target}: {}, {rows}", of.name, counted(of.n_nodes, "node"))
+    };
+    let types = schema.node_types().iter().zip(&outline.type_widths).enumerate().map(line).collect();
+    Some((types, schema.edge_types().len()))
 }
 
 impl Facts {
@@ -52,6 +70,7 @@ impl Facts {
             generated,
             multi_label,
             interactions: outline.n_users.map(sizes),
+            types: types_of(&outline),
             codes: outline.codes.clone(),
             task: config.task,
             model: config.model.kind.name(),
@@ -76,7 +95,14 @@ impl Facts {
             }
             None => {
                 let nodes = [(self.n_nodes, "node"), (self.n_edges, "edge")].map(shown).join(", ");
-                let rows = [(self.n_features, "feature"), (self.n_classes, "class")].map(shown).join(", ");
+                let rows = match &self.types {
+                    None => [(self.n_features, "feature"), (self.n_classes, "class")].map(shown).join(", "),
+                    Some((types, n_edge_types)) => {
+                        [(types.len(), "node type"), (*n_edge_types, "edge type"), (self.n_classes, "class")]
+                            .map(shown)
+                            .join(", ")
+                    }
+                };
                 format!("{nodes}, {rows}")
             }
         };
@@ -119,6 +145,7 @@ impl Facts {
                     ("Edges", format!("{}, {degree:.1} a node", self.n_edges)),
                     ("Features", counted(self.n_features)),
                     (classes, counted(self.n_classes)),
+                    ("Node types", self.types.as_ref().map_or_else(String::new, |(types, _)| types.join("\n"))),
                 ]);
             }
         }

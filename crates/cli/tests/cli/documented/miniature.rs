@@ -8,6 +8,7 @@ use girih_graph_format::file::{NpzWriter, write_npy};
 use super::How;
 use crate::girih::{SMALL, Workspace, girih};
 use crate::recommend::write_tastes;
+use crate::typed_networks::write_papers;
 
 /// Words that stand for something, and what they stand for here.
 const PLACEHOLDERS: [(&str, &[&str]); 8] = [
@@ -84,6 +85,7 @@ impl Miniature {
         })
         .unwrap();
         write_typed(&work.path("aifb"));
+        write_papers(&work.path("acm"));
         Self(work)
     }
 
@@ -159,6 +161,7 @@ fn source(name: &str) -> &str {
         "codes" | "x.npy" | "new.npz" | "weights.safetensors" | "hub" => name,
         _ if name == "run" || name.starts_with("runs/") => "run",
         "aifb" | "mutag" => "aifb",
+        "acm" | "dblp" => "acm",
         _ if name.ends_with(".codes") => "codes/features.codes",
         _ if name.ends_with(".csv") => "edges.csv",
         _ => "graph",
