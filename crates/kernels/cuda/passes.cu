@@ -161,6 +161,7 @@ __device__ __forceinline__ float gelu_share(float x) {
     return sigmoid(2.0f * (float)ABI_GELU_SCALE * x * (1.0f + (float)ABI_GELU_CUBE * x * x));
 }
 
+// An element-wise function: ABI_GELU, or else ABI_SIGMOID.
 extern "C" __global__ void apply(const X *x, Y *out, u64 rows, u64 cols, u32 function) {
     const u64 column = my_column(), pitch = pitch_of(cols);
     if (column >= cols) return;

@@ -71,7 +71,7 @@ fn parse_node_features(text: &str) -> Result<(String, TypeRule), String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelSettings {
-    /// Network; mlp ignores the edges; rgcn, hsage, rgat and hgt read types [default: gcn]
+    /// Network; rgcn, hsage, rgat, hgt read types [default: gcn]
     ///
     /// Defaults below apply to all networks, unless they name one.
     #[arg(long, value_parser = one_of::<ModelKind>(ModelKind::ALL.map(ModelKind::name)))]
