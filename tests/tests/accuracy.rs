@@ -100,7 +100,7 @@ fn of_node_types(kind: ModelKind, epochs: u64) -> (TrainConfig, LoadOptions) {
     let base = TrainConfig::for_model(kind);
     let model = ModelConfig { input_dropout: Some(0.0), ..base.model };
     let options = LoadOptions { feature_norm: Some(FeatureNorm::Sum), split: Some(2), ..LoadOptions::default() };
-    (TrainConfig { model, epochs, patience: Some(20), runs: 2, ..base }, options)
+    (TrainConfig { model, epochs, patience: Some(20), ..base }, options)
 }
 
 /// PyG in the same settings: 87.4 ± 0.6 % (five runs).
@@ -117,11 +117,11 @@ fn rgat_on_acm() {
     assert_mean_of(0.86..0.92, ("hetero/acm", options), &config);
 }
 
-/// PyG's R-GCN and GraphSAGE have 94.5 ± 0.3 % (five runs), its HGT was not measured.
+/// PyG in the same settings: 94.5 ± 0.3 % (five runs).
 #[test]
-fn hgt_on_dblp() {
-    let (config, options) = of_node_types(ModelKind::Hgt, 100);
-    assert_mean_of(0.90..0.96, ("hetero/dblp", options), &TrainConfig { runs: 1, ..config });
+fn hsage_on_dblp() {
+    let (config, options) = of_node_types(ModelKind::Hsage, 60);
+    assert_mean_of(0.89..0.96, ("hetero/dblp", options), &config);
 }
 
 /// The file is directed and ships no split: a loader without symmetrisation, or a split that leaks, fails here.
