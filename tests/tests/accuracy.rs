@@ -121,7 +121,9 @@ fn rgat_on_acm() {
 #[test]
 fn hsage_on_dblp() {
     let (config, options) = of_node_types(ModelKind::Hsage, 60);
-    assert_mean_of(0.89..0.96, ("hetero/dblp", options), &config);
+    // Terms have rows with negative values, whose sums may be close to zero.
+    let options = LoadOptions { feature_norm: Some(FeatureNorm::Length), ..options };
+    assert_mean_of(0.92..0.96, ("hetero/dblp", options), &config);
 }
 
 /// The file is directed and ships no split: a loader without symmetrisation, or a split that leaks, fails here.
