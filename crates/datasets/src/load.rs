@@ -8,6 +8,7 @@ use girih_graph_format::file::{
     sparse_from_npz,
 };
 use girih_graph_format::{Csr, Duplicates, FormatError, Notes};
+use rayon::prelude::*;
 
 use crate::edges::{directed_as, refuse_duplicates_option};
 use crate::feature_file::{open_matrix, open_store};
@@ -18,7 +19,7 @@ use crate::named_labels::{self, LabelFiles};
 use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
 use crate::typed_parts::{among_all, shifted};
-use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule};
+use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule, TypeFeatures};
 use crate::{
     edge_list, folder, gnn_benchmark, heterophilous, id_pairs, labels, lightgcn, named_arrays, ntriples, ogb,
     planetoid, typed_arrays,
@@ -46,12 +47,46 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
         Spec::Path(path) => (load_path(&path, options)?, Some(path)),
     };
     let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
-    let dataset = dataset.with_type_rules(&options.type_rules)?;
+    let dataset = with_doubtful_sums(dataset).with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
     let split = options.split.map(|split| number_of_split(path.as_deref(), split));
     let dataset = choose_split(with_split(dataset, options)?, split)?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     Ok(dataset)
+}
+
+/// Data with a warning, if rows of features that were divided by their sums have values of both signs: their sums may be
+/// close to zero, and the quotients of any size.
+fn with_doubtful_sums(mut dataset: Dataset) -> Dataset {
+    if dataset.feature_norm != FeatureNorm::Sum {
+        return dataset;
+    }
+    let of_types = dataset.typed.iter().flat_map(|typed| &typed.features).filter_map(|features| match features {
+        TypeFeatures::Given(features) => Some(features),
+        TypeFeatures::None | TypeFeatures::Learned(_) => None,
+    });
+    let n_mixed: usize = dataset.features.iter().chain(of_types).map(n_rows_with_negative_values).sum();
+    if n_mixed > 0 {
+        dataset.notes.warn(format!(
+            "rows of features with positive and negative values: {n_mixed}; their sums, by which they were divided, may be \
+             close to zero; give --normalize-features length"
+        ));
+    }
+    dataset
+}
+
+/// Number of rows with a negative value; compressed rows do not count.
+fn n_rows_with_negative_values(features: &Features) -> usize {
+    let is_negative = |values: &[f32]| values.iter().any(|&value| value < 0.0);
+    match features {
+        Features::Dense(matrix) => (0..matrix.n_rows()).into_par_iter().filter(|&v| is_negative(matrix.row(v))).count(),
+        Features::Sparse(csr) => {
+            let values = csr.values().unwrap_or_default();
+            let of_row = |&v: &usize| values.get(csr.row_range(v)).is_some_and(is_negative);
+            (0..csr.n_rows()).into_par_iter().filter(of_row).count()
+        }
+        Features::Compressed(_) => 0,
+    }
 }
 
 /// Number from 0 of a split set that is chosen. Files of id pairs have numbers in their names, which choose as well.

@@ -1,6 +1,7 @@
 //! Normalisation of the rows of features.
 
-use girih_datasets::{FeatureNorm, Features};
+use girih_datasets::{FeatureNorm, Features, LoadOptions, load};
+use girih_graph_format::file::NpzWriter;
 use girih_graph_format::{Csr, Matrix};
 
 fn rows(norm: FeatureNorm) -> Matrix {
@@ -19,4 +20,25 @@ fn rows_are_divided_by_their_sum_or_length() {
     assert_eq!(rows(FeatureNorm::Length).data(), [0.6, 0.8, 0.0, 0.0, 1.0, 0.0]);
     let root = 5f64.sqrt();
     assert_eq!(rows(FeatureNorm::RootLength).data(), [(3.0 / root) as f32, (4.0 / root) as f32, 0.0, 0.0, 1.0, 0.0]);
+}
+
+#[test]
+fn sums_of_values_of_both_signs_are_doubtful() {
+    let home = tempfile::tempdir().unwrap();
+    for (values, n_warned) in [([1.0f32, -0.9, 2.0, 2.0, 0.0, -1.0], 1), ([1.0, 0.9, 2.0, 2.0, 0.0, 1.0], 0)] {
+        let path = home.path().join(format!("{n_warned}.npz"));
+        NpzWriter::write_file(&path, |npz| {
+            npz.array("x", &[3, 2], &values)?;
+            npz.array("edge_index", &[2, 2], &[0i64, 1, 1, 2])
+        })
+        .unwrap();
+        let warnings = |norm: FeatureNorm| {
+            let options = LoadOptions { feature_norm: Some(norm), ..LoadOptions::default() };
+            load(path.to_str().unwrap(), &options).unwrap().notes.warnings
+        };
+        let doubtful =
+            |warning: &&String| warning.starts_with("rows of features with positive and negative values: 1;");
+        assert_eq!(warnings(FeatureNorm::Sum).iter().filter(doubtful).count(), n_warned);
+        assert_eq!(warnings(FeatureNorm::Length).iter().filter(doubtful).count(), 0);
+    }
 }
