@@ -310,12 +310,11 @@ pub trait DenseOps: Memory {
         fn reshape, run_reshape(&self, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError> {
             let (of_x, of_out) = (self.shape(x), self.shape(out));
             let (narrow, wide) = if of_x.cols < of_out.cols { (of_x, of_out) } else { (of_out, of_x) };
-            match of_x.len() == of_out.len() && wide.cols.is_multiple_of(narrow.cols.max(1)) {
-                true => Ok(()),
-                false => {
-                    let what = format!("x is {of_x} and out {of_out}; rows of one are blocks of columns of the other");
-                    Err(ComputeError::argument("reshape", what))
-                }
+            if of_x.len() == of_out.len() && wide.cols.is_multiple_of(narrow.cols.max(1)) {
+                Ok(())
+            } else {
+                let what = format!("x is {of_x} and out {of_out}; rows of one are blocks of columns of the other");
+                Err(ComputeError::argument("reshape", what))
             }
         } else {
             let (of_x, of_out) = (self.shape(x), self.shape(out));

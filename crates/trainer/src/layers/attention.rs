@@ -118,10 +118,6 @@ impl GraphAttention {
     fn mean_of_heads<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
         let AttentionSizes { heads, width, .. } = self.sizes;
         let share = |c: usize, k: usize| if c / heads == k { 1.0 / heads as f32 } else { 0.0 };
-        let mut values =
-            || -> Vec<f32> { (0..heads * width).flat_map(|c| (0..width).map(move |k| share(c, k))).collect() };
-        let mut mean = tape.buffer(Shape::new(heads * width, width))?;
-        tape.backend().write_made(&mut values, &mut mean)?;
-        Ok(tape.keep(mean))
+        tape.made(Shape::new(heads * width, width), share)
     }
 }

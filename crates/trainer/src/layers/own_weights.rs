@@ -94,7 +94,9 @@ impl OwnWeights {
                 tape.linear_runs(runs, own, weights, self.outputs).map(Some)
             }
             Kind::ByRelation(weights, ends) => {
-                let (weights, ends) = (tape.param(*weights), matrix(tape, ends)?);
+                let shape = Shape::new(ends.len(), ends.first().map_or(0, Vec::len));
+                let weights = tape.param(*weights);
+                let ends = tape.made(shape, |of, relation| f32::from(u8::from(ends[of][relation])))?;
                 let of_types = tape.linear(ends, weights, LinearOptions::default())?;
                 tape.linear_runs(runs, own, of_types, self.outputs).map(Some)
             }
@@ -110,12 +112,4 @@ impl OwnWeights {
         let rows = tape.param(rows);
         tape.combine(&[(1.0, rows)], None, Activation::Identity).map(Some)
     }
-}
-
-/// Matrix of ones and zeros.
-fn matrix<B: Backend>(tape: &mut Tape<'_, B>, rows: &[Vec<bool>]) -> Result<Var, ComputeError> {
-    let mut out = tape.buffer(Shape::new(rows.len(), rows.first().map_or(0, Vec::len)))?;
-    let mut values = || rows.iter().flatten().map(|&is_one| f32::from(u8::from(is_one))).collect();
-    tape.backend().write_made(&mut values, &mut out)?;
-    Ok(tape.keep(out))
 }

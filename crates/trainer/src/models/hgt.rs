@@ -1,29 +1,21 @@
 //! [`Hgt`]: the heterogeneous graph transformer (Hu et al., WWW 2020).
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Function, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Function, Shape};
 
-use super::spec::{InputSpec, Model};
+use super::relation_stack::{RelationLayer, RelationStack};
 use crate::config::ModelConfig;
-use crate::layers::{
-    Dims, Entry, Inputs, LayerRelations, LayerTypes, Linear, RelationForm, RelationGraph, RelationPairs, RelationSpec,
-    Rows,
-};
+use crate::layers::{Dims, LayerRelations, LayerTypes, RelationForm, RelationGraph, RelationPairs};
 use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 
-/// Layers of attention over the neighbors of all relations, over the rows of an [`Entry`], and a linear layer.
+/// Layers of attention over the neighbors of all relations.
 ///
 /// For each head, the score of the edge from `u` to `v` by relation `r` is `μ_r·(K_s·h_u)·A_r·(Q_t·h_v) / √d`, with the
 /// types `s` and `t` of `u` and `v`. Its softmax over all neighbors weighs the values `M_r·V_s·h_u`. A layer returns
 /// `h_v + σ(γ_t)·(O_t·gelu(heads) + b - h_v)`.
-pub struct Hgt {
-    entry: Entry,
-    layers: Vec<Layer>,
-    classes: Linear,
-    spec: RelationSpec,
-    config: ModelConfig,
-}
+pub type Hgt = RelationStack<HgtLayer>;
 
-struct Layer {
+/// One layer of [`Hgt`].
+pub struct HgtLayer {
     heads: Vec<Head>,
     /// Row `t` has the elements of `Q_t` of all heads, whose columns are interleaved.
     queries: ParamId,
@@ -49,52 +41,13 @@ struct Head {
     width: usize,
 }
 
-impl Hgt {
-    /// A network with newly initialised parameters.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    pub fn new<B: Backend>(
-        config: &ModelConfig,
-        dims: &Dims,
-        init: &mut ParamInit<'_, B>,
-    ) -> Result<Self, ComputeError> {
-        let types = LayerTypes::of(&dims.relations, dims.target, config.layers);
-        let width = config.hidden * config.heads;
-        let entry = Entry::new(init, dims, &types[0].sources, width)?;
-        let layers = types.iter().enumerate().map(|(i, types)| Layer::new(init, config, i + 1, types));
-        let layers = layers.collect::<Result<_, _>>()?;
-        let classes = Linear::new(init, config.layers + 1, width, dims.n_classes)?;
-        let masks_features = config.input_dropout() > 0.0;
-        let spec = RelationSpec { layers: types, form: RelationForm::Attention, learns_pairs: false, masks_features };
-        Ok(Self { entry, layers, classes, spec, config: config.clone() })
-    }
-}
+impl RelationLayer for HgtLayer {
+    const FORM: RelationForm = RelationForm::Attention;
 
-impl<B: Backend> Model<B> for Hgt {
-    fn input_spec(&self) -> InputSpec {
-        InputSpec { relations: Some(self.spec.clone()), ..InputSpec::of_raw_features(None) }
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
-        let (config, relations) = (&self.config, inputs.relations());
-        let mut rows = self.entry.forward(tape, inputs, (config.input_dropout(), config.dropout))?;
-        for (layer, of) in self.layers.iter().zip(&relations.layers) {
-            let mask = tape.next_dropout(config.dropout);
-            rows = layer.forward(tape, of, rows, mask)?;
-            tape.mark_layer(rows);
-        }
-        let logits = self.classes.forward(tape, &Rows::Dense(rows), LinearOptions::default())?;
-        relations.place(tape, logits)
-    }
-}
-
-impl Layer {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
         config: &ModelConfig,
-        layer: usize,
-        types: &LayerTypes,
+        (layer, _, types): (usize, &Dims, &LayerTypes),
     ) -> Result<Self, ComputeError> {
         let outputs = config.hidden * config.heads;
         let heads = (0..config.heads).map(|head| Head::new(init, (layer, head), types, (outputs, config.hidden)));
@@ -116,11 +69,12 @@ impl Layer {
         tape: &mut Tape<'a, B>,
         relations: &'a LayerRelations<B>,
         rows: Var,
-        mask: Option<Dropout>,
+        config: &ModelConfig,
     ) -> Result<Var, ComputeError> {
         let RelationGraph::Attention { pairs, pattern, diagonal, types } = &relations.graph else {
             unreachable!("the model asked for attention over all neighbors");
         };
+        let mask = tape.next_dropout(config.dropout);
         let own = relations.own_rows(tape, rows)?;
         let attended = self.attended(tape, (relations, pairs, pattern), rows, own)?;
         let (attended, weights) = (tape.apply(Function::Gelu, attended)?, tape.param(self.out));
@@ -134,7 +88,9 @@ impl Layer {
         let step = tape.spmm(diagonal, step, SpmmOptions { weights: gates, ..SpmmOptions::default() })?;
         tape.add(own, step)
     }
+}
 
+impl HgtLayer {
     /// Values of the neighbors of each destination, weighed by attention; the columns of heads are interleaved.
     fn attended<'a, B: Backend>(
         &self,
@@ -183,12 +139,8 @@ impl Layer {
     fn interleaved<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
         let (n, n_heads) = (self.outputs, self.heads.len());
         let width = n / n_heads;
-        let is_one = |row: usize, col: usize| col == row % width * n_heads + row / width;
-        let row = |row: usize| (0..n).map(move |col| f32::from(u8::from(is_one(row, col))));
-        let mut values = || (0..n).flat_map(row).collect();
-        let mut out = tape.buffer(Shape::new(n, n))?;
-        tape.backend().write_made(&mut values, &mut out)?;
-        Ok(tape.keep(out))
+        let is_one = |row: usize, col: usize| f32::from(u8::from(col == row % width * n_heads + row / width));
+        tape.made(Shape::new(n, n), is_one)
     }
 }
 

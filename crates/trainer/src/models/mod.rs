@@ -2,7 +2,8 @@
 //!
 //! - `spec`: [`Model`] and its terms; every other file builds on it.
 //! - `build`: [`BuildModel`], which makes a model, of girih or from outside, and [`BuildSampler`].
-//! - [`Stack`]: networks of one [`Convolution`]. All other files are a network each.
+//! - [`Stack`]: networks of one [`Convolution`]; [`RelationStack`]: networks of one [`RelationLayer`]. All other files are a
+//!   network each.
 
 mod appnp;
 mod build;
@@ -13,6 +14,7 @@ mod hgt;
 mod lightgcn;
 mod mlp;
 mod ngcn;
+mod relation_stack;
 mod rgat;
 mod rgcn;
 mod sage;
@@ -26,11 +28,12 @@ pub use build::{BlockDraws, BuildModel, BuildSampler};
 pub use gat::{Gat, GatLayer, Gatv2};
 pub use gcn::Gcn;
 pub use gin::{Gin, GinLayer};
-pub use hgt::Hgt;
+pub use hgt::{Hgt, HgtLayer};
 pub use lightgcn::LightGcn;
 pub use mlp::Mlp;
 pub use ngcn::Ngcn;
-pub use rgat::Rgat;
+pub use relation_stack::{RelationLayer, RelationStack};
+pub use rgat::{Rgat, RgatLayer};
 pub use rgcn::Rgcn;
 pub use sage::Sage;
 pub use sgc::Sgc;

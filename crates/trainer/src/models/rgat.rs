@@ -1,29 +1,20 @@
 //! [`Rgat`]: graph attention within each relation, as in the R-GAT of MLPerf's benchmark.
 
-use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Shape};
 
-use super::spec::{InputSpec, Model};
+use super::relation_stack::{RelationLayer, RelationStack};
 use crate::config::ModelConfig;
-use crate::layers::{
-    Dims, Entry, Inputs, LayerRelations, LayerTypes, Linear, OwnWeights, RelationForm, RelationGraph, RelationSpec,
-    Rows,
-};
+use crate::layers::{Dims, LayerRelations, LayerTypes, OwnWeights, RelationForm, RelationGraph};
 use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 
-/// Layers `h'_v = relu(W_self·h_v + Σ_r Σ_{u ∈ N_r(v)} α_ruv·W_r·h_u + b)` over the rows of an [`Entry`], and a linear
-/// layer.
+/// Layers `h'_v = relu(W_self·h_v + Σ_r Σ_{u ∈ N_r(v)} α_ruv·W_r·h_u + b)`.
 ///
 /// `α_r` is the softmax over `N_r(v)` of `leaky(a_r·W_r·h_u + c_r·h_v)`, for each head. `c_r` is the product of a vector and
 /// a weight for destinations, which no other term reads.
-pub struct Rgat {
-    entry: Entry,
-    layers: Vec<Layer>,
-    classes: Linear,
-    spec: RelationSpec,
-    config: ModelConfig,
-}
+pub type Rgat = RelationStack<RgatLayer>;
 
-struct Layer {
+/// One layer of [`Rgat`].
+pub struct RgatLayer {
     /// Row `r` has the elements of `W_r`, `inputs × (heads · width)`.
     weights: ParamId,
     /// Row `r` has the vector `a_r` of all heads.
@@ -37,52 +28,9 @@ struct Layer {
     outputs: usize,
 }
 
-impl Rgat {
-    /// A network with newly initialised parameters.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    pub fn new<B: Backend>(
-        config: &ModelConfig,
-        dims: &Dims,
-        init: &mut ParamInit<'_, B>,
-    ) -> Result<Self, ComputeError> {
-        let types = LayerTypes::of(&dims.relations, dims.target, config.layers);
-        let width = config.hidden * config.heads;
-        let entry = Entry::new(init, dims, &types[0].sources, width)?;
-        let layers = types.iter().enumerate().map(|(i, types)| Layer::new(init, config, (i + 1, dims, types)));
-        let layers = layers.collect::<Result<_, _>>()?;
-        let classes = Linear::new(init, config.layers + 1, width, dims.n_classes)?;
-        let masks_features = config.input_dropout() > 0.0;
-        let spec = RelationSpec {
-            layers: types,
-            form: RelationForm::AttentionByRelation,
-            learns_pairs: false,
-            masks_features,
-        };
-        Ok(Self { entry, layers, classes, spec, config: config.clone() })
-    }
-}
+impl RelationLayer for RgatLayer {
+    const FORM: RelationForm = RelationForm::AttentionByRelation;
 
-impl<B: Backend> Model<B> for Rgat {
-    fn input_spec(&self) -> InputSpec {
-        InputSpec { relations: Some(self.spec.clone()), ..InputSpec::of_raw_features(None) }
-    }
-
-    fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
-        let (config, relations) = (&self.config, inputs.relations());
-        let mut rows = self.entry.forward(tape, inputs, (config.input_dropout(), config.dropout))?;
-        for (layer, of) in self.layers.iter().zip(&relations.layers) {
-            let masks = (tape.next_dropout(config.dropout), tape.next_dropout(config.attention_dropout()));
-            rows = layer.forward(tape, of, rows, masks, config.slope as f32)?;
-            tape.mark_layer(rows);
-        }
-        let logits = self.classes.forward(tape, &Rows::Dense(rows), LinearOptions::default())?;
-        relations.place(tape, logits)
-    }
-}
-
-impl Layer {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
         config: &ModelConfig,
@@ -112,13 +60,14 @@ impl Layer {
         tape: &mut Tape<'a, B>,
         relations: &'a LayerRelations<B>,
         rows: Var,
-        (mask, share_mask): (Option<Dropout>, Option<Dropout>),
-        slope: f32,
+        config: &ModelConfig,
     ) -> Result<Var, ComputeError> {
         let RelationGraph::AttentionByRelation { pairs, stacked, runs, pattern, sums } = &relations.graph else {
             unreachable!("the model asked for attention by relation");
         };
         let &Self { heads, outputs, .. } = self;
+        let (mask, share_mask) = (tape.next_dropout(config.dropout), tape.next_dropout(config.attention_dropout()));
+        let slope = config.slope as f32;
         let own = relations.own_rows(tape, rows)?;
         let add = self.own.product(tape, relations, own)?;
         let (of_pairs, weights) = (tape.gather_rows(rows, &pairs.rows.ids, pairs.rows.n)?, tape.param(self.weights));
@@ -132,17 +81,16 @@ impl Layer {
         let (bias, activation) = (Some(tape.param(self.bias)), Activation::Relu);
         tape.spmm(sums, attended, SpmmOptions { weights: None, bias, activation, mask, add })
     }
+}
 
+impl RgatLayer {
     /// Weights whose products are those of each head with its vector: row `r` has the elements of a matrix of
     /// `outputs × heads`, with `a_r[c]` in row `c` and the column of its head.
     fn source_vectors<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
         let &Self { heads, outputs, .. } = self;
-        let is_place = |c: usize, at: usize| at == c * heads + c % heads;
-        let row = |c: usize| (0..outputs * heads).map(move |at| f32::from(u8::from(is_place(c, at))));
-        let mut values = || (0..outputs).flat_map(row).collect();
-        let mut spread = tape.buffer(Shape::new(outputs, outputs * heads))?;
-        tape.backend().write_made(&mut values, &mut spread)?;
-        let (vectors, spread) = (tape.param(self.source), tape.keep(spread));
+        let is_place = |c: usize, at: usize| f32::from(u8::from(at == c * heads + c % heads));
+        let spread = tape.made(Shape::new(outputs, outputs * heads), is_place)?;
+        let vectors = tape.param(self.source);
         tape.linear(vectors, spread, LinearOptions::default())
     }
 }

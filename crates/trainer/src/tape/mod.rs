@@ -266,6 +266,18 @@ impl<'a, B: Backend> Tape<'a, B> {
         self.push(Value::Owned(result), operation, None, needs_grad)
     }
 
+    /// Constant matrix with the element `value(row, column)`.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn made(&mut self, shape: Shape, value: impl Fn(usize, usize) -> f32) -> Result<Var, ComputeError> {
+        let row = |row: usize| (0..shape.cols).map(move |col| (row, col));
+        let mut values = || (0..shape.rows).flat_map(row).map(|(row, col)| value(row, col)).collect();
+        let mut out = self.buffer(shape)?;
+        self.backend().write_made(&mut values, &mut out)?;
+        Ok(self.keep(out))
+    }
+
     /// Keeps a by-product of an operation until its backward has run; it has no gradient.
     pub fn keep(&mut self, matrix: B::Matrix) -> Var {
         self.push(Value::Owned(matrix), None, None, false)

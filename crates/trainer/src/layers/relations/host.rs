@@ -1,7 +1,7 @@
 //! Lists and matrices of a layer's relations, made on the host.
 
 use girih_compute::ComputeError;
-use girih_graph_format::{Csr, EdgeType, NodeId, RelationSizes, TypedGraph};
+use girih_graph_format::{Csr, NodeId, PlacedRelation, RelationSizes, TypedGraph};
 
 use super::types::{LayerTypes, first_row};
 
@@ -10,7 +10,7 @@ pub(super) type Uploaded<T> = Result<T, ComputeError>;
 
 /// Relation of a layer, with its place among the rows of the layer.
 struct LayerRelation<'a> {
-    adjacency: &'a Csr,
+    placed: PlacedRelation<'a>,
     /// Row of the first source among the source rows.
     first_source: usize,
     /// Row of the first destination among the destination rows.
@@ -21,15 +21,13 @@ struct LayerRelation<'a> {
 fn relations<'a>(typed: &'a TypedGraph, types: &LayerTypes) -> Vec<LayerRelation<'a>> {
     let sizes = typed.sizes();
     let (source_runs, destination_runs) = (types.source_runs(sizes), types.destination_runs(sizes));
-    let placed = |&number: &usize| {
-        let EdgeType { source, destination, .. } = typed.schema().edge_types()[number];
-        LayerRelation {
-            adjacency: &typed.relations()[number],
-            first_source: first_row(&types.sources, &source_runs, source),
-            first_destination: first_row(&types.destinations, &destination_runs, destination),
-        }
-    };
-    types.relations.iter().map(placed).collect()
+    let of_layer = typed.placed_relations().filter(|of| types.relations.contains(&of.number));
+    let relations = of_layer.map(|of| LayerRelation {
+        first_source: first_row(&types.sources, &source_runs, sizes.relations[of.number].source),
+        first_destination: first_row(&types.destinations, &destination_runs, of.destination),
+        placed: of,
+    });
+    relations.collect()
 }
 
 /// Last element of a list of runs: the number of rows.
@@ -87,8 +85,8 @@ impl Stacked {
                 None => of.first_source as NodeId + u,
                 Some(pairs) => pairs.position(place, of.first_source as NodeId + u),
             };
-            for v in (0..of.adjacency.n_rows()).filter(|&v| of.adjacency.degree(v) > 0) {
-                stacked.indices.extend(of.adjacency.row(v).iter().map(column));
+            for v in (0..of.placed.adjacency.n_rows()).filter(|&v| of.placed.adjacency.degree(v) > 0) {
+                stacked.indices.extend(of.placed.adjacency.row(v).iter().map(column));
                 stacked.indptr.push(stacked.indices.len() as u64);
                 stacked.destinations.push((of.first_destination + v) as NodeId);
             }
@@ -134,9 +132,7 @@ impl Pairs {
                 first.push(rows.len());
                 continue;
             }
-            let mut is_source = vec![false; of.adjacency.n_cols()];
-            of.adjacency.indices().iter().for_each(|&u| is_source[u as usize] = true);
-            rows.extend((0..is_source.len()).filter(|&u| is_source[u]).map(|u| (of.first_source + u) as NodeId));
+            rows.extend(of.placed.sources().map(|u| (of.first_source + u) as NodeId));
             first.push(rows.len());
         }
         let place = |&number: &usize| {
@@ -187,18 +183,16 @@ fn neighbors_of_destinations(
     let relations = relations(typed, types);
     let runs = types.destination_runs(typed.sizes());
     let (mut indptr, mut entries) = (vec![0_u64], Vec::with_capacity(types.n_edges(typed.sizes())));
-    for ends in runs.windows(2) {
-        let into: Vec<(usize, &LayerRelation<'_>)> = relations
-            .iter()
-            .enumerate()
-            .filter(|(_, of)| of.first_destination == ends[0] && of.adjacency.n_rows() == ends[1] - ends[0])
-            .collect();
+    for (node_type, ends) in types.destinations.iter().zip(runs.windows(2)) {
+        let by_place = relations.iter().enumerate();
+        let into: Vec<(usize, &LayerRelation<'_>)> =
+            by_place.filter(|(_, relation)| relation.placed.destination == *node_type).collect();
         for v in 0..ends[1] - ends[0] {
             let start = entries.len();
             for &(place, of) in &into {
-                let degree = of.adjacency.degree(v);
+                let degree = of.placed.adjacency.degree(v);
                 let row = |u: &NodeId| entry(place, of.first_source as NodeId + u, degree);
-                entries.extend(of.adjacency.row(v).iter().filter_map(row));
+                entries.extend(of.placed.adjacency.row(v).iter().filter_map(row));
             }
             entries[start..].sort_unstable_by_key(|&(column, _)| column);
             indptr.push(entries.len() as u64);
