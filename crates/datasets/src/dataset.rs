@@ -7,6 +7,7 @@ mod names;
 mod split;
 mod types;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use girih_compress::CodecSpec;
@@ -20,7 +21,7 @@ pub use self::labels::{Labels, UNLABELLED};
 pub use self::names::{NameList, Names};
 pub use self::split::Split;
 pub use self::types::{TypeFeatures, TypeWidth, TypedData};
-use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions};
+use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions, TypeRules};
 
 /// A graph with features, labels and splits; node `v` is row `v` of each.
 ///
@@ -43,6 +44,8 @@ pub struct Dataset {
     pub features: Option<Features>,
     /// Rule by which training makes features, if there are none; set by [`Dataset::with_features_from`].
     pub features_from: Option<FeaturesFrom>,
+    /// Rules that the features of node types were made by; set by [`Dataset::with_type_rules`].
+    pub type_rules: TypeRules,
     /// Norm that the loader has divided rows of features by; those of new nodes need the same.
     pub feature_norm: FeatureNorm,
     /// One label (or one row of targets) per node, if there are labels.
@@ -59,7 +62,7 @@ pub struct Dataset {
     pub notes: Notes,
 }
 
-/// Compares data without the notes, which depend on how it was read.
+/// Compares data without notes and rules for types, which depend on how it was read.
 impl PartialEq for Dataset {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -95,6 +98,7 @@ impl Dataset {
             names: None,
             features,
             features_from: None,
+            type_rules: TypeRules::new(),
             feature_norm: FeatureNorm::None,
             labels,
             splits,
@@ -278,6 +282,7 @@ impl Dataset {
             names,
             features,
             features_from,
+            type_rules,
             feature_norm,
             labels,
             splits,
@@ -300,6 +305,7 @@ impl Dataset {
             names: names.map(|names| Arc::new(names.permuted(order))),
             features: features.map(|features| features.permuted(order)).transpose()?,
             features_from,
+            type_rules,
             feature_norm,
             labels: labels.map(|labels| match labels {
                 Labels::Single { n_classes, classes } => Labels::Single { n_classes, classes: order.apply(&classes) },
@@ -359,6 +365,19 @@ impl Dataset {
         let mut notes = own.notes;
         rule.note(&mut notes, n_nodes, n_edges);
         Ok(Self { features_from: Some(rule), notes, ..own })
+    }
+
+    /// Rows that the data has for a node type. Those of a single type are [`Dataset::features`].
+    #[must_use]
+    pub fn features_of_type(&self, node_type: usize) -> Option<&Features> {
+        let several = self.typed.as_ref().filter(|typed| typed.has_several_types());
+        several.map_or(self.features.as_ref(), |typed| typed.features[node_type].given())
+    }
+
+    /// Ids of the nodes that have labels and splits: those of the target type, or all.
+    #[must_use]
+    pub fn target_ids(&self) -> Range<usize> {
+        self.typed.as_ref().map_or(0..self.n_nodes(), |typed| typed.target_ids())
     }
 
     /// Number of nodes.

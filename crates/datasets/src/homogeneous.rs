@@ -29,11 +29,7 @@ impl Dataset {
 /// Rows of features of all nodes, if types have features of one width.
 fn merged(typed: &TypedData) -> Result<Option<Features>, DatasetError> {
     let types = typed.graph.schema().node_types();
-    let given: Vec<Option<&Features>> = typed
-        .features
-        .iter()
-        .map(|features| if let TypeFeatures::Given(rows) = features { Some(rows) } else { None })
-        .collect();
+    let given: Vec<Option<&Features>> = typed.features.iter().map(TypeFeatures::given).collect();
     let Some(width) = given.iter().flatten().map(|rows| rows.width()).next() else { return Ok(None) };
     let (mut all, mut is_sparse) = (Vec::with_capacity(types.len()), true);
     for (of, rows) in types.iter().zip(&given) {

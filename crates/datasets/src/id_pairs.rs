@@ -22,7 +22,7 @@ pub(crate) use self::splits::number_of_split;
 pub use self::type_names::TypeNames;
 use crate::inventory::Inventory;
 use crate::splits::drawn_by;
-use crate::typed_parts::{Edges, StatedType, TypedParts, check_edge_options, check_stated, type_number};
+use crate::typed_parts::{Edges, StatedType, TypedParts, check_edge_options, check_stated, n_named, type_number};
 use crate::{
     Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, SplitRule, TypeFeatures, labels, reverses,
 };
@@ -143,9 +143,8 @@ impl Files {
 
     /// Number of nodes of each type: rows of its features, or else what its ids ask for.
     fn sizes(&self) -> Vec<usize> {
-        let size = |(letter, features): (&char, &TypeFeatures)| match features {
-            TypeFeatures::Given(rows) => rows.n_rows(),
-            _ => self.n_named(*letter),
+        let size = |(letter, features): (&char, &TypeFeatures)| {
+            features.given().map_or_else(|| self.n_named(*letter), Features::n_rows)
         };
         self.letters.iter().zip(&self.features).map(size).collect()
     }
@@ -154,7 +153,7 @@ impl Files {
     fn n_named(&self, letter: char) -> usize {
         let of_file = |file: &PairFile| {
             let ends = self.letters_of[&file.stem];
-            (0..2).filter(move |&end| ends[end] == letter).map(|end| file.n_named(end)).max()
+            (0..2).filter(move |&end| ends[end] == letter).map(|end| n_named(&file.ids[end])).max()
         };
         self.pairs.iter().filter_map(of_file).max().unwrap_or(0)
     }
@@ -172,7 +171,7 @@ impl Files {
     /// Refuses numbers of nodes that the files do not bear out.
     fn check_sizes(&self, types: &[NodeType]) -> Result<(), DatasetError> {
         let stated = types.iter().zip(&self.letters).zip(&self.features).map(|((of, letter), features)| {
-            let n_rows = if let TypeFeatures::Given(rows) = features { Some(rows.n_rows()) } else { None };
+            let n_rows = features.given().map(Features::n_rows);
             let has_letter = |file: &&PairFile| self.letters_of[&file.stem].contains(letter);
             let n_edges = self.pairs.iter().filter(has_letter).map(|file| file.ids[0].len()).sum();
             StatedType { name: &of.name, n_nodes: of.n_nodes, n_rows, n_edges }

@@ -62,6 +62,7 @@ mod spec;
 mod splits;
 mod stored;
 mod text_table;
+mod type_features;
 mod type_rules;
 mod typed_arrays;
 mod typed_folder;

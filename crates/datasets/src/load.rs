@@ -18,7 +18,7 @@ use crate::named_arrays::{ArrayFolder, NamedArrays};
 use crate::named_labels::{self, LabelFiles};
 use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
-use crate::typed_parts::{among_all, shifted};
+use crate::typed_parts::{among_all, refused_symmetrize, shifted};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule, TypeFeatures};
 use crate::{
     edge_list, folder, gnn_benchmark, heterophilous, id_pairs, labels, lightgcn, named_arrays, ntriples, ogb,
@@ -36,20 +36,22 @@ use crate::{
 /// another one, or a generated set does not fit into memory. With `options.strict`, when data is not used or
 /// doubtful. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let (dataset, path) = match spec.parse()? {
+    let (dataset, split, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
             options.check_typed_flags(&[])?;
             let options = &until_divided(options);
             let codec = options.codec.map(|codec| (codec, options.seed));
-            (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, None)
+            (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, options.split, None)
         }
-        Spec::Path(path) => (load_path(&path, options)?, Some(path)),
+        Spec::Path(path) => {
+            let (dataset, split) = load_path(&path, options)?;
+            (dataset, split, Some(path))
+        }
     };
     let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
     let dataset = with_doubtful_sums(dataset).with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
-    let split = options.split.map(|split| number_of_split(path.as_deref(), split));
     let dataset = choose_split(with_split(dataset, options)?, split)?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     Ok(dataset)
@@ -61,10 +63,7 @@ fn with_doubtful_sums(mut dataset: Dataset) -> Dataset {
     if dataset.feature_norm != FeatureNorm::Sum {
         return dataset;
     }
-    let of_types = dataset.typed.iter().flat_map(|typed| &typed.features).filter_map(|features| match features {
-        TypeFeatures::Given(features) => Some(features),
-        TypeFeatures::None | TypeFeatures::Learned(_) => None,
-    });
+    let of_types = dataset.typed.iter().flat_map(|typed| &typed.features).filter_map(TypeFeatures::given);
     let n_mixed: usize = dataset.features.iter().chain(of_types).map(n_rows_with_negative_values).sum();
     if n_mixed > 0 {
         dataset.notes.warn(format!(
@@ -89,12 +88,6 @@ fn n_rows_with_negative_values(features: &Features) -> usize {
     }
 }
 
-/// Number from 0 of a split set that is chosen. Files of id pairs have numbers in their names, which choose as well.
-fn number_of_split(path: Option<&Path>, split: usize) -> usize {
-    let found = path.and_then(|path| recognize(path).ok()).filter(|found| found.format == Format::IdPairs);
-    found.and_then(|found| id_pairs::number_of_split(&found.path, split)).unwrap_or(split)
-}
-
 /// Refuses data that is partly unused or doubtful, if the options ask for that.
 pub(crate) fn check_strict(notes: &Notes, options: &LoadOptions) -> Result<(), DatasetError> {
     let found: Vec<String> = notes.not_used_line().into_iter().chain(notes.warnings.iter().cloned()).collect();
@@ -116,7 +109,7 @@ fn with_split(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Da
             );
         }
         // Only nodes of the target take part, by their ids inside it.
-        let target = dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids());
+        let target = dataset.target_ids();
         let labels = dataset.labels.as_ref().map(|labels| labels.row_slice(target.clone()));
         let drawn = drawn_as_asked(labels.as_ref(), options, &mut dataset.notes)?;
         dataset.splits = drawn.into_iter().map(|split| shifted(split, target.start)).collect();
@@ -154,9 +147,7 @@ fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datas
         ));
     }
     if dataset.typed.is_some() && symmetrizes {
-        return Err(DatasetError::invalid(
-            "--symmetrize mixes the directions of a relation; --reverse add has both, as relations of their own",
-        ));
+        return Err(refused_symmetrize());
     }
     if symmetrizes && !dataset.graph.is_symmetric() {
         dataset.graph = directed_as(dataset.graph, options, true, &mut dataset.notes);
@@ -182,7 +173,9 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
     Ok(dataset)
 }
 
-fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+/// Loads a file or folder. Also returns the number from 0 of the split set to keep: files of id pairs have numbers in
+/// their names, which choose as well.
+fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, Option<usize>), DatasetError> {
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
     if let Some(allowed) = typed_flags(format) {
@@ -202,7 +195,11 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError
         Format::File(kind) => load_file(kind, &path, options)?,
     };
     beside.note(&mut dataset.notes);
-    Ok(dataset)
+    let number = |split: usize| match format {
+        Format::IdPairs => id_pairs::number_of_split(&path, split).unwrap_or(split),
+        _ => split,
+    };
+    Ok((dataset, options.split.map(number)))
 }
 
 /// Adds a hint about generator names to the error of a missing path.
@@ -379,7 +376,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
             dataset.notes.make_up("replaced_labels", text, &[]);
         }
         // Labels of typed data are those of the target's nodes.
-        let target = dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids());
+        let target = dataset.target_ids();
         let labels = read_labels(path, target.len(), options, &mut dataset.notes)?;
         labels.validate(target.len()).map_err(|e| with_hint(e, &dataset, labels.n_nodes()).at(path))?;
         if dataset.splits.is_empty() {

@@ -110,6 +110,11 @@ fn recognize_folder(path: &Path) -> Result<Recognized, DatasetError> {
     only_data_file(path)
 }
 
+/// Whether a folder has the arrays of a graph, with types or without.
+fn holds_arrays(folder: &ArrayFolder) -> bool {
+    named_arrays::holds_graph(folder) || typed_arrays::recognizes(folder)
+}
+
 /// Finds the format of a folder that several of its files identify.
 fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
     let format = if path.join(MANIFEST).is_file() {
@@ -122,9 +127,7 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
     } else if ntriples::is_folder(path) {
         Format::RdfFolder
-    } else if named_arrays::holds_graph(&ArrayFolder::open(path)?)
-        || typed_arrays::recognizes(&ArrayFolder::open(path)?)
-    {
+    } else if holds_arrays(&ArrayFolder::open(path)?) {
         Format::ArrayFolder
     } else if id_pairs::is_folder(path) {
         Format::IdPairs

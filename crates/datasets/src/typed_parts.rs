@@ -120,12 +120,22 @@ impl Edges<'_> {
     }
 }
 
+/// Number of nodes that ids ask for: the largest one, and one more.
+pub(crate) fn n_named(ids: &[NodeId]) -> usize {
+    ids.iter().max().map_or(0, |&id| id as usize + 1)
+}
+
+/// Error of options that would add edges in the other direction to the same relation.
+pub(crate) fn refused_symmetrize() -> DatasetError {
+    DatasetError::invalid(
+        "--symmetrize mixes the directions of a relation; --reverse add has both, as relations of their own",
+    )
+}
+
 /// Refuses options that have no meaning for edges with types.
 pub(crate) fn check_edge_options(options: &LoadOptions) -> Result<(), DatasetError> {
     if options.symmetrize.is_some() {
-        return Err(DatasetError::invalid(
-            "--symmetrize mixes the directions of a relation; --reverse add has both, as relations of their own",
-        ));
+        return Err(refused_symmetrize());
     }
     match options.duplicates {
         None | Some(Duplicates::Merge | Duplicates::Refuse) => Ok(()),

@@ -148,9 +148,21 @@ impl Schema {
         self.name_of(&self.edge_types[edge_type])
     }
 
+    /// Source type, relation and destination type of an edge type, by their names.
+    ///
+    /// # Panics
+    /// When there is no such type.
+    #[must_use]
+    pub fn edge_parts(&self, edge_type: usize) -> [&str; 3] {
+        self.parts_of(&self.edge_types[edge_type])
+    }
+
+    fn parts_of<'a>(&'a self, edges: &'a EdgeType) -> [&'a str; 3] {
+        [&self.node_types[edges.source].name, &edges.relation, &self.node_types[edges.destination].name]
+    }
+
     fn name_of(&self, edges: &EdgeType) -> String {
-        let [source, destination] = [edges.source, edges.destination].map(|end| &self.node_types[end].name);
-        format!("{source}.{}.{destination}", edges.relation)
+        self.parts_of(edges).join(".")
     }
 
     /// Whether an edge type is the reverse of another, or has one.

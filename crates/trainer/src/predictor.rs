@@ -19,7 +19,7 @@ use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::minibatch::{FeatureSource, Grown, HostBlock, Neighborhoods, no_neighbors, raw, rows_of, upload_block};
 use crate::models::{Adjacency, InputSpec, Model};
 use crate::tape::{Mode, Tape};
-use crate::train::{all_logits, with_types};
+use crate::train::{all_logits, as_read};
 
 /// Trained classifier with a graph and its features, ready for questions about single nodes.
 ///
@@ -70,14 +70,13 @@ impl<'a, B: MiniBatchBackend> NodePredictor<'a, B> {
         if let (Some(_), Some(why)) = (&fanout, &refused) {
             return Err(TrainError::invalid(format!("--fanout is not possible: {why}; leave it out")));
         }
-        let rows = dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids());
+        let rows = dataset.target_ids();
         let n_nodes = rows.len();
         let known = match &fanout {
             None => Some(all_logits(backend, dataset.clone(), checkpoint)?.row_slice(rows)),
             Some(_) => None,
         };
-        let dataset = with_types(dataset, &config.model)?.with_features_from(config.features_from)?;
-        let dataset = dataset.with_type_rules(&config.type_rules())?.with_codec(config.codec, config.seed)?;
+        let dataset = as_read(dataset, config)?;
         let outline = dataset.outline();
         checkpoint.progress.check_data(&outline).map_err(|what| checkpoint.refused(what))?;
         let mut source = ModelSource::new(&config.model, config, &outline)?;

@@ -5,7 +5,7 @@ use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
-use crate::config::{CacheConfig, Combination, ExecutionPlan, ModelConfig, TrainConfig, supported};
+use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
 use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
     restore_best, train_runs, with_labels_for,
@@ -45,10 +45,7 @@ pub fn train_model<B: MiniBatchBackend>(
     observe: &mut Observer<'_>,
 ) -> Result<Outcome, TrainError> {
     let config = &config_for(config, builder)?;
-    let dataset = with_types(dataset, &config.model)?
-        .with_features_from(config.features_from)?
-        .with_type_rules(&config.type_rules())?
-        .with_codec(config.codec, config.seed)?;
+    let dataset = as_read(dataset, config)?;
     let data = DataShape::of(&dataset);
     let has_codes = matches!(dataset.features, Some(Features::Compressed(_)));
     let combination = Combination::of(config).on_device(backend.has_own_memory()).with_codes(has_codes);
@@ -190,19 +187,19 @@ fn hidden_rows<B: MiniBatchBackend>(
     })
 }
 
-/// A data set as the model reads it: for one that reads relations, with one type if there are none.
-pub(crate) fn with_types(dataset: Dataset, model: &ModelConfig) -> Result<Dataset, TrainError> {
-    if model.own.is_some() || !model.kind.reads_relations() {
-        return Ok(dataset);
-    }
-    Ok(dataset.with_types()?)
+/// A data set as the model of a configuration reads it: with one type if a model of relations meets none, and with
+/// features that are made and encoded.
+pub(crate) fn as_read(dataset: Dataset, config: &TrainConfig) -> Result<Dataset, TrainError> {
+    let reads_relations = config.model.own.is_none() && config.model.kind.reads_relations();
+    let dataset = if reads_relations { dataset.with_types()? } else { dataset };
+    let dataset = dataset.with_features_from(config.features_from)?.with_type_rules(&config.type_rules())?;
+    Ok(dataset.with_codec(config.codec, config.seed)?)
 }
 
 /// A data set as the model of a checkpoint reads it.
 fn data_for(checkpoint: &Checkpoint, dataset: Dataset) -> Result<Dataset, TrainError> {
     let config = &checkpoint.progress.config;
-    let dataset = with_types(dataset, &config.model)?.with_features_from(config.features_from)?;
-    let dataset = dataset.with_type_rules(&config.type_rules())?.with_codec(config.codec, config.seed)?;
+    let dataset = as_read(dataset, config)?;
     checkpoint.progress.check_data(&dataset.outline()).map_err(|what| checkpoint.refused(what))?;
     let dataset = with_labels_for(&checkpoint.progress.data, dataset);
     let found = DataShape::of(&dataset);

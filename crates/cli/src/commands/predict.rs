@@ -76,9 +76,7 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
 /// Rows of nodes to write: the new nodes, which come last, or the nodes of the target type, or all nodes.
 fn wanted(data: &DataSource, n_known: usize) -> Range<usize> {
     match data {
-        DataSource::Loaded(dataset) if n_known == 0 => {
-            dataset.typed.as_ref().map_or(0..dataset.n_nodes(), |typed| typed.target_ids())
-        }
+        DataSource::Loaded(dataset) if n_known == 0 => dataset.target_ids(),
         _ => n_known..data.outline().n_nodes,
     }
 }

@@ -45,6 +45,12 @@ pub enum TypeWidth {
 }
 
 impl TypeFeatures {
+    /// Rows that the data has.
+    #[must_use]
+    pub fn given(&self) -> Option<&Features> {
+        if let Self::Given(features) = self { Some(features) } else { None }
+    }
+
     /// Width of the features.
     #[must_use]
     pub fn width(&self) -> TypeWidth {
@@ -92,7 +98,7 @@ impl TypedData {
             return Err(DatasetError::invalid(format!("{found} features of types for {n} node types, not {expected}")));
         }
         for (of, features) in types.iter().zip(&self.features) {
-            if let TypeFeatures::Given(rows) = features {
+            if let Some(rows) = features.given() {
                 rows.validate(of.n_nodes)
                     .map_err(|error| DatasetError::invalid(format!("type {}: {error}", of.name)))?;
             }

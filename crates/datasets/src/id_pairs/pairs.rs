@@ -63,11 +63,6 @@ impl PairFile {
         }
         Ok(())
     }
-
-    /// Number of nodes that the ids of an end ask for.
-    pub(super) fn n_named(&self, end: usize) -> usize {
-        self.ids[end].iter().max().map_or(0, |&id| id as usize + 1)
-    }
 }
 
 fn id_of(field: &str) -> Result<NodeId, String> {

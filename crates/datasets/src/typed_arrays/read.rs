@@ -9,8 +9,8 @@ use crate::inventory::{looks_like_split, reason};
 use crate::named_arrays::{
     Arrays, FEATURES, LABELS, NamedArrays, drawn_unless_there, pairs, read_features, read_labels, read_splits, scalar,
 };
-use crate::typed_parts::{Edges, StatedType, TypedParts, check_edge_options, check_stated, type_number};
-use crate::{Dataset, DatasetError, LoadOptions, NameList, Names, ReverseEdges, TypeFeatures, reverses};
+use crate::typed_parts::{Edges, StatedType, TypedParts, check_edge_options, check_stated, n_named, type_number};
+use crate::{Dataset, DatasetError, Features, LoadOptions, NameList, Names, ReverseEdges, TypeFeatures, reverses};
 
 /// Loads typed data. Relations get reverses, unless they are there or girih has written the arrays.
 ///
@@ -107,11 +107,6 @@ impl Pairs {
         }
         Ok(Self { of: of.clone(), origin, ids: pairs(array)? })
     }
-
-    /// Largest number of nodes that the ids of an end ask for.
-    fn n_named(&self, end: usize) -> usize {
-        self.ids[end].iter().max().map_or(0, |&id| id as usize + 1)
-    }
 }
 
 /// Node types with their sizes: as stated, or else as many as rows of features or labels, or as the ids ask for.
@@ -125,14 +120,14 @@ fn node_types(
     let (mut types, mut stated) = (Vec::new(), Vec::new());
     for (of, features) in nodes.iter().zip(features) {
         arrays.set_prefix(of);
-        let rows = if let TypeFeatures::Given(rows) = features { Some(rows.n_rows()) } else { None };
+        let rows = features.given().map(Features::n_rows);
         let labelled = LABELS.into_iter().find_map(|name| arrays.look_at(name)?.shape().first().copied());
         let ends = || lists.iter().flat_map(|list| [(&list.of[0], list, 0), (&list.of[2], list, 1)]);
         let ends = || ends().filter(|(name, ..)| *name == of);
         let n_nodes = match scalar(arrays, "num_nodes")?.or(rows).or(labelled) {
             Some(n_nodes) => n_nodes,
             None => {
-                let n_nodes = ends().map(|(_, list, end)| list.n_named(end)).max().unwrap_or(0);
+                let n_nodes = ends().map(|(_, list, end)| n_named(&list.ids[end])).max().unwrap_or(0);
                 let text =
                     format!("{of} has {n_nodes} nodes, by the largest id of its edges ({of}.num_nodes states it)");
                 notes.make_up("counted_nodes", text, &[("nodes", n_nodes as u64)]);

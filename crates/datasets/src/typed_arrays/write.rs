@@ -68,10 +68,10 @@ impl<'a> Arrays<'a> {
             let add = &mut arrays.under(&of.name);
             add.int("num_nodes", of.n_nodes);
             add.int("number", number);
-            match (typed.features.get(number), &dataset.features) {
-                (Some(TypeFeatures::Given(features)), _) | (None, Some(features)) => add.features(features)?,
-                (Some(TypeFeatures::Learned(width)), _) => add.int("learned_width", width.unwrap_or(0)),
-                (Some(TypeFeatures::None) | None, _) => {}
+            match (dataset.features_of_type(number), typed.features.get(number)) {
+                (Some(features), _) => add.features(features)?,
+                (None, Some(TypeFeatures::Learned(width))) => add.int("learned_width", width.unwrap_or(0)),
+                (None, _) => {}
             }
             if let Some(names) = &dataset.names {
                 let first = schema.first(number);
@@ -90,7 +90,7 @@ impl<'a> Arrays<'a> {
             add.names("class_name", &names.classes.iter().map(String::as_str).collect());
         }
         for (number, relation) in typed.graph.relations().iter().enumerate() {
-            let add = &mut arrays.under(&full_name(&name_of(schema, number)));
+            let add = &mut arrays.under(&full_name(&schema.edge_parts(number).map(str::to_owned)));
             add.edges(relation);
             add.int("number", number);
             if let Some(of) = schema.edge_types()[number].reverse_of {
@@ -118,17 +118,11 @@ impl<'a> Arrays<'a> {
     }
 }
 
-/// Source type, relation and destination type of an edge type.
-fn name_of(schema: &Schema, number: usize) -> [String; 3] {
-    let (of, types) = (&schema.edge_types()[number], schema.node_types());
-    [types[of.source].name.clone(), of.relation.clone(), types[of.destination].name.clone()]
-}
-
 /// Refuses names of types that would not be found again in names of arrays.
 fn check_names(schema: &Schema) -> Result<(), DatasetError> {
     let nodes: Vec<String> = schema.node_types().iter().map(|of| of.name.clone()).collect();
     for number in 0..schema.edge_types().len() {
-        let of = name_of(schema, number);
+        let of = schema.edge_parts(number).map(str::to_owned);
         let full = full_name(&of);
         let is_found = relation_of(&full, &nodes).is_ok_and(|found| found == of);
         if !is_found || nodes.contains(&full) {

@@ -2,7 +2,7 @@
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Folder, MANIFEST};
-use girih_graph_format::{Csr, NodeId, Notes, TypedGraph};
+use girih_graph_format::{Csr, NodeId, NodeType, Notes, TypedGraph};
 
 use super::names::add_lines;
 use super::section::{EDGE_TYPES, NODE_TYPES, NodeTypeEntry, SECTION, Sections, TypeFeatureKind};
@@ -31,10 +31,7 @@ pub(crate) fn read(folder: &Folder, options: &LoadOptions, notes: &mut Notes) ->
         adjacency.into_csr(schema.shape(number)).map_err(|e| named(&e, &name).at(&folder.path().join(MANIFEST)))
     });
     let graph = TypedGraph::new(schema.clone(), relations.collect::<Result<_, _>>()?)?;
-    let graph = match options.reverse {
-        Some(ReverseEdges::Add) => reverses::with_option(graph, options.reverse, notes)?,
-        Some(ReverseEdges::No) | None => graph,
-    };
+    let graph = reverses::with_option(graph, options.reverse.or(Some(ReverseEdges::No)), notes)?;
     let target = type_number(schema.node_types(), &sections.typed.target, "the target").map_err(in_manifest)?;
     let features = sections.nodes.iter().enumerate().map(|(number, of)| {
         let features = read_features(folder, number, of, options);
@@ -44,7 +41,7 @@ pub(crate) fn read(folder: &Folder, options: &LoadOptions, notes: &mut Notes) ->
     let splits = (0..sections.typed.n_splits).map(|i| read_split(folder, target, i)).collect::<Result<_, _>>()?;
     let labels = read_labels(folder, target, &sections)?;
     let names = read_names(folder, &sections)?;
-    let target = chosen_target(&sections, target, labels.is_some(), options)?;
+    let target = chosen_target((&sections, schema.node_types()), target, labels.is_some(), options)?;
     let parts = TypedParts { graph, features, target, labels, splits, names };
     let dataset = parts.into_dataset(sections.typed.name)?;
     Ok(Dataset { generated: sections.typed.generated, ..dataset })
@@ -52,14 +49,13 @@ pub(crate) fn read(folder: &Folder, options: &LoadOptions, notes: &mut Notes) ->
 
 /// Target that the options name; the labels of a folder belong to one type.
 fn chosen_target(
-    sections: &Sections,
+    (sections, types): (&Sections, &[NodeType]),
     target: usize,
     has_labels: bool,
     options: &LoadOptions,
 ) -> Result<usize, DatasetError> {
     let Some(name) = &options.target else { return Ok(target) };
-    let schema = sections.schema()?;
-    let chosen = type_number(schema.node_types(), name, "--target")?;
+    let chosen = type_number(types, name, "--target")?;
     if chosen == target || !has_labels && sections.typed.n_splits == 0 {
         return Ok(chosen);
     }

@@ -88,7 +88,7 @@ impl Sections {
         let schema = typed.graph.schema();
         let types = schema.node_types();
         let nodes = types.iter().enumerate().map(|(number, of)| {
-            let (features, n_features) = stored(features_of(dataset, typed, number));
+            let (features, n_features) = stored(dataset, typed, number);
             NodeTypeEntry {
                 name: of.name.clone(),
                 n_nodes: of.n_nodes,
@@ -97,11 +97,11 @@ impl Sections {
                 names_crc32: names[number],
             }
         });
-        let edges = schema.edge_types().iter().zip(typed.graph.relations()).map(|(of, relation)| EdgeTypeEntry {
-            name: [types[of.source].name.clone(), of.relation.clone(), types[of.destination].name.clone()],
+        let edges = typed.graph.relations().iter().enumerate().map(|(number, relation)| EdgeTypeEntry {
+            name: schema.edge_parts(number).map(str::to_owned),
             nnz: relation.nnz(),
             repeats: false,
-            reverse_of: of.reverse_of,
+            reverse_of: schema.edge_types()[number].reverse_of,
         });
         let class_names = dataset.names.as_ref().map_or_else(Vec::new, |names| names.classes.clone());
         let section = TypedSection {
@@ -169,28 +169,10 @@ impl Sections {
     }
 }
 
-/// Features of a node type, also of a single one.
-pub(super) fn features_of<'a>(dataset: &'a Dataset, typed: &'a TypedData, number: usize) -> Stored<'a> {
-    match (typed.features.get(number), &dataset.features) {
-        (Some(TypeFeatures::Given(features)), _) | (None, Some(features)) => Stored::Given(features),
-        (Some(TypeFeatures::Learned(width)), _) => Stored::Learned(*width),
-        (Some(TypeFeatures::None) | None, _) => Stored::None,
-    }
-}
-
-/// Features of a node type, borrowed.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Stored<'a> {
-    None,
-    Given(&'a Features),
-    Learned(Option<usize>),
-}
-
-fn stored(features: Stored<'_>) -> (TypeFeatureKind, Option<usize>) {
-    match features {
-        Stored::None => (TypeFeatureKind::None, None),
-        Stored::Learned(width) => (TypeFeatureKind::Learned, width),
-        Stored::Given(features) => {
+/// Kind and width of the features of a node type.
+fn stored(dataset: &Dataset, typed: &TypedData, number: usize) -> (TypeFeatureKind, Option<usize>) {
+    match (dataset.features_of_type(number), typed.features.get(number)) {
+        (Some(features), _) => {
             let kind = match features {
                 Features::Dense(_) => TypeFeatureKind::Dense,
                 Features::Sparse(_) => TypeFeatureKind::Sparse,
@@ -198,5 +180,7 @@ fn stored(features: Stored<'_>) -> (TypeFeatureKind, Option<usize>) {
             };
             (kind, Some(features.width()))
         }
+        (None, Some(TypeFeatures::Learned(width))) => (TypeFeatureKind::Learned, *width),
+        (None, _) => (TypeFeatureKind::None, None),
     }
 }

@@ -4,7 +4,7 @@ use girih_graph_format::file::FolderWriter;
 use girih_graph_format::{Csr, FormatError};
 
 use super::names::to_lines;
-use super::section::{EDGE_TYPES, NODE_TYPES, SECTION, Sections, Stored, features_of};
+use super::section::{EDGE_TYPES, NODE_TYPES, SECTION, Sections};
 use crate::folder_labels::label_array;
 use crate::{Dataset, DatasetError, Features, TypedData};
 
@@ -18,7 +18,7 @@ pub(crate) fn write(folder: &mut FolderWriter, dataset: &Dataset, typed: &TypedD
     }
     let types = typed.graph.schema().node_types();
     for number in 0..types.len() {
-        if let Stored::Given(features) = features_of(dataset, typed, number) {
+        if let Some(features) = dataset.features_of_type(number) {
             write_features(folder, number, features)?;
         }
     }

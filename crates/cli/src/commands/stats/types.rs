@@ -84,11 +84,10 @@ fn features_of(dataset: &Dataset, data: &TypedData, number: usize) -> (&'static 
         };
         (kind, Some(features.width()))
     };
-    match data.features.get(number) {
-        Some(TypeFeatures::Given(features)) => given(features),
-        Some(TypeFeatures::Learned(width)) => ("learned", *width),
-        Some(TypeFeatures::None) => ("none", Some(0)),
-        None => dataset.features.as_ref().map_or(("none", Some(0)), given),
+    match (dataset.features_of_type(number), data.features.get(number)) {
+        (Some(features), _) => given(features),
+        (None, Some(TypeFeatures::Learned(width))) => ("learned", *width),
+        (None, _) => ("none", Some(0)),
     }
 }
 
