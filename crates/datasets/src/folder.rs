@@ -17,18 +17,18 @@ use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Array, Folder, FolderWriter, MANIFEST, Verify};
-use girih_graph_format::{Csr, FormatError, NodeId, Notes};
+use girih_graph_format::{Csr, FormatError, Notes};
 use serde::{Deserialize, Serialize};
 
 use crate::edges::refuse_duplicates_option;
-use crate::feature_file::{open_matrix, open_store};
+use crate::feature_file::open_store;
+use crate::folder_arrays::{is_split_array, note_unread, read_dense, read_sparse, read_splits, split_array};
 use crate::folder_labels::{LabelKind, label_array, labels_of_kind};
-use crate::inventory::{Inventory, reason};
+use crate::inventory::Inventory;
 use crate::labels::MAX_CLASSES;
 use crate::typed_folder::TypedSection;
 use crate::{
-    Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, Split, folder_edges,
-    typed_folder,
+    Dataset, DatasetError, FEATURE_STORE, Features, Interactions, Labels, LoadOptions, folder_edges, typed_folder,
 };
 
 /// Name of the data set's section in the manifest.
@@ -124,7 +124,7 @@ impl Dataset {
         }
         for (i, split) in self.splits.iter().enumerate() {
             for (part, ids) in split.parts() {
-                folder.array(&format!("split{i}_{part}"), &[ids.len()], ids)?;
+                folder.array(&split_array(i, part), &[ids.len()], ids)?;
             }
         }
         if let Some(split) = &self.edge_split {
@@ -217,18 +217,11 @@ pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
     files.take(MANIFEST);
     files.take(FEATURE_STORE);
     folder.names().filter(|name| is_read(name, section.as_ref())).for_each(|name| files.take(&format!("{name}.npy")));
-    for file in files.left() {
-        let listed = file.strip_suffix(".npy").is_some_and(|name| folder.contains(name));
-        let why = if listed { "no section of girih.toml names it" } else { reason(file) };
-        notes.leave_out(file, if why.is_empty() { "girih.toml does not list it" } else { why });
-    }
+    note_unread(folder, &files, &SECTIONS, &mut notes);
     let replaced = section.is_some_and(|section| matches!(section.features, FeatureKind::Dense | FeatureKind::Sparse));
     if replaced && folder.path().join(FEATURE_STORE).is_file() {
         let text = format!("features are the codes of {FEATURE_STORE}, in the place of the arrays of features");
         notes.make_up("compressed_features", text, &[]);
-    }
-    for section in folder.section_names().filter(|name| !SECTIONS.contains(name)) {
-        notes.leave_out(format!("girih.toml: [{section}]"), "unknown section");
     }
     Ok(notes)
 }
@@ -236,10 +229,6 @@ pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
 /// Whether loading reads an array of the manifest.
 fn is_read(name: &str, section: Option<&DatasetSection>) -> bool {
     let Some(section) = section else { return matches!(name, "indptr" | "indices" | "values" | ORDER) };
-    let part_of_split = || {
-        let (i, part) = name.strip_prefix("split")?.split_once('_')?;
-        Some(i.parse::<usize>().is_ok_and(|i| i < section.n_splits) && matches!(part, "train" | "val" | "test"))
-    };
     match name {
         "indptr" | "indices" | "values" | ORDER => true,
         "features" => section.features == FeatureKind::Dense,
@@ -247,7 +236,7 @@ fn is_read(name: &str, section: Option<&DatasetSection>) -> bool {
         "labels" => section.labels != LabelKind::None,
         "test_indptr" | "test_indices" => section.n_users.is_some(),
         _ if folder_edges::is_edge_array(name) => section.edge_split,
-        _ => part_of_split().unwrap_or(false),
+        _ => is_split_array(name, section.n_splits),
     }
 }
 
@@ -285,7 +274,7 @@ fn read(folder: &Folder, options: &LoadOptions) -> Result<Dataset, DatasetError>
     };
     let features = read_features(folder, &section, graph.n_rows(), options)?;
     let labels = read_labels(folder, &section)?;
-    let splits = (0..section.n_splits).map(|i| read_split(folder, i)).collect::<Result<_, _>>()?;
+    let splits = read_splits(folder, "", section.n_splits)?;
     let interactions = section.n_users.map(|n_users| read_interactions(folder, n_users, &graph)).transpose()?;
     let dataset = Dataset::new(section.name, graph, features, labels, splits)?;
     let edge_split = section.edge_split.then(|| folder_edges::read(folder).map(Arc::new)).transpose()?;
@@ -338,14 +327,8 @@ fn read_features(
     }
     Ok(match section.features {
         FeatureKind::None | FeatureKind::Compressed => None,
-        FeatureKind::Dense if folder.contains("features") => Some(open_matrix(&folder.file_of("features"), options)?),
-        FeatureKind::Dense => Some(Features::Dense(folder.array("features")?.into_matrix()?)),
-        FeatureKind::Sparse => {
-            let indptr = folder.array("features_indptr")?.into_offsets()?;
-            let indices = folder.array("features_indices")?.into_ids()?;
-            let values = folder.try_array("features_values")?.map(|array| array.into_f32()).transpose()?;
-            Some(Features::Sparse(Csr::new(n, section.n_features, indptr, indices, values)?))
-        }
+        FeatureKind::Dense => Some(read_dense(folder, "features", options)?),
+        FeatureKind::Sparse => Some(read_sparse(folder, "features", (n, section.n_features))?),
     })
 }
 
@@ -359,11 +342,4 @@ fn read_labels(folder: &Folder, section: &DatasetSection) -> Result<Option<Label
 /// Converts an array to the labels of all nodes.
 pub(crate) fn labels_of(array: Array, section: &DatasetSection) -> Result<Labels, DatasetError> {
     labels_of_kind(array, section.labels, section.n_classes)
-}
-
-fn read_split(folder: &Folder, i: usize) -> Result<Split, DatasetError> {
-    let part = |name: &str| -> Result<Vec<NodeId>, DatasetError> {
-        Ok(folder.array(&format!("split{i}_{name}"))?.into_ids()?.into_vec())
-    };
-    Ok(Split { train: part("train")?, val: part("val")?, test: part("test")? })
 }

@@ -30,6 +30,7 @@ mod feature_norm;
 mod features_from;
 mod file_kind;
 mod folder;
+mod folder_arrays;
 mod folder_edges;
 mod folder_labels;
 pub mod generate;

@@ -61,15 +61,11 @@ fn pairs(graph: &TypedGraph) -> Vec<(usize, usize)> {
             |&other: &usize| (types[other].source, types[other].destination) == ends && relations[other] == transposed;
         if let Some(other) = (one + 1..types.len()).filter(|&other| !is_paired[other]).find(is_reverse) {
             (is_paired[one], is_paired[other]) = (true, true);
-            let names_first = types[one].relation == reverse_name(&types[other].relation);
+            let names_first = types[one].relation == types[other].reverse_name();
             pairs.push(if names_first { (other, one) } else { (one, other) });
         }
     }
     pairs
-}
-
-fn reverse_name(relation: &str) -> String {
-    format!("rev_{relation}")
 }
 
 /// Graph in which relations that are the reverse of another one say so.

@@ -8,14 +8,13 @@ use girih_graph_format::file::{Array, Folder, GraphSizes, MANIFEST, Values, Veri
 use girih_graph_format::{Buffer, Csr, NodeId, Notes, RelationSizes, places_of};
 
 use crate::folder::{DatasetSection, FeatureKind, labels_of, notes_of, read_store};
+use crate::folder_arrays::{PARTS, split_array};
 use crate::folder_labels::LabelKind;
 use crate::load::check_strict;
 use crate::{Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, NodeRows, Outline, Spec, Split, load};
 
 /// Arrays of sparse features.
 pub(crate) const SPARSE: [&str; 3] = ["features_indptr", "features_indices", "features_values"];
-/// Parts of a split, as in the names of arrays.
-const PARTS: [&str; 3] = ["train", "val", "test"];
 
 /// Data set in a folder of girih's, whose rows are read on request and then checked as those of a [`Dataset`].
 /// Opening it reads the manifest and the headers of the arrays.
@@ -279,10 +278,6 @@ impl StoredDataset {
     pub fn load(self) -> Result<Dataset, DatasetError> {
         load(&self.spec, &self.options)
     }
-}
-
-fn split_array(i: usize, part: &str) -> String {
-    format!("split{i}_{part}")
 }
 
 /// Sizes of the parts of some split sets, from the headers of their arrays.

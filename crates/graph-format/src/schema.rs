@@ -30,6 +30,14 @@ pub struct EdgeType {
     pub reverse_of: Option<usize>,
 }
 
+impl EdgeType {
+    /// Name of the relation's reverse, where one is added: `rev_` and the name of the relation.
+    #[must_use]
+    pub fn reverse_name(&self) -> String {
+        format!("{REVERSE}{}", self.relation)
+    }
+}
+
 /// Types of nodes and of edges, in a fixed order; their numbers are positions in it.
 ///
 /// Nodes of all types together have global ids: those of the first type, then those of the second, and so on.
@@ -186,7 +194,7 @@ impl Schema {
             from.push((number, false));
             if !self.has_reverse(number) && needs(number) {
                 edge_types.push(EdgeType {
-                    relation: format!("{REVERSE}{}", edges.relation),
+                    relation: edges.reverse_name(),
                     source: edges.destination,
                     destination: edges.source,
                     reverse_of: Some(number),

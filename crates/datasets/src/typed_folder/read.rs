@@ -6,12 +6,12 @@ use girih_graph_format::{Csr, NodeId, NodeType, Notes, TypedGraph};
 
 use super::names::add_lines;
 use super::section::{EDGE_TYPES, NODE_TYPES, NodeTypeEntry, SECTION, Sections, TypeFeatureKind};
-use crate::feature_file::open_matrix;
+use crate::folder_arrays::{is_split_array, note_unread, read_dense, read_sparse, read_splits};
 use crate::folder_labels::{LabelKind, labels_of_kind};
-use crate::inventory::{Inventory, reason};
+use crate::inventory::Inventory;
 use crate::typed_parts::{StatedType, TypedParts, check_stated, type_number};
 use crate::{
-    Dataset, DatasetError, Features, Labels, LoadOptions, NameList, Names, ReverseEdges, Split, TypeFeatures, reverses,
+    Dataset, DatasetError, Features, Labels, LoadOptions, NameList, Names, ReverseEdges, TypeFeatures, reverses,
 };
 
 /// Reads typed data. Relations stay as they are stored, unless the options ask for reverses.
@@ -38,7 +38,7 @@ pub(crate) fn read(folder: &Folder, options: &LoadOptions, notes: &mut Notes) ->
         features.map_err(|error| if error.path().is_some() { error } else { named(&error, &of.name) })
     });
     let features = features.collect::<Result<_, _>>()?;
-    let splits = (0..sections.typed.n_splits).map(|i| read_split(folder, target, i)).collect::<Result<_, _>>()?;
+    let splits = read_splits(folder, &format!("n{target}_"), sections.typed.n_splits)?;
     let labels = read_labels(folder, target, &sections)?;
     let names = read_names(folder, &sections)?;
     let target = chosen_target((&sections, schema.node_types()), target, labels.is_some(), options)?;
@@ -124,18 +124,12 @@ fn read_features(
     let features = match of.features {
         TypeFeatureKind::None => return Ok(TypeFeatures::None),
         TypeFeatureKind::Learned => return Ok(TypeFeatures::Learned(of.n_features)),
-        TypeFeatureKind::Dense if folder.contains(&name) => open_matrix(&folder.file_of(&name), options)?,
-        TypeFeatureKind::Dense => Features::Dense(folder.array(&name)?.into_matrix()?),
+        TypeFeatureKind::Dense => read_dense(folder, &name, options)?,
         TypeFeatureKind::Compressed => Features::Compressed(CompressedFeatures::open(
             &folder.path().join(format!("{name}.codes")),
             options.verify,
         )?),
-        TypeFeatureKind::Sparse => {
-            let indptr = folder.array(&format!("{name}_indptr"))?.into_offsets()?;
-            let indices = folder.array(&format!("{name}_indices"))?.into_ids()?;
-            let values = folder.try_array(&format!("{name}_values"))?.map(|array| array.into_f32()).transpose()?;
-            Features::Sparse(Csr::new(of.n_nodes, width()?, indptr, indices, values)?)
-        }
+        TypeFeatureKind::Sparse => read_sparse(folder, &name, (of.n_nodes, width()?))?,
     };
     if features.width() != width()? || features.n_rows() != of.n_nodes {
         return Err(DatasetError::corrupt(format!(
@@ -155,13 +149,6 @@ fn read_labels(folder: &Folder, target: usize, sections: &Sections) -> Result<Op
     }
     let array = folder.array(&format!("n{target}_labels"))?;
     labels_of_kind(array, sections.typed.labels, sections.typed.n_classes).map(Some)
-}
-
-fn read_split(folder: &Folder, target: usize, i: usize) -> Result<Split, DatasetError> {
-    let part = |name: &str| -> Result<Vec<NodeId>, DatasetError> {
-        Ok(folder.array(&format!("n{target}_split{i}_{name}"))?.into_ids()?.into_vec())
-    };
-    Ok(Split { train: part("train")?, val: part("val")?, test: part("test")? })
 }
 
 fn read_names(folder: &Folder, sections: &Sections) -> Result<Option<Names>, DatasetError> {
@@ -195,14 +182,7 @@ pub(crate) fn notes_of(folder: &Folder) -> Result<Notes, DatasetError> {
     let (mut notes, mut files) = (Notes::default(), Inventory::of_folder(folder.path())?);
     let is_used = |file: &str| file == MANIFEST || is_read(file, &sections).unwrap_or(false);
     files.take_all(is_used);
-    for file in files.left() {
-        let listed = file.strip_suffix(".npy").is_some_and(|name| folder.contains(name));
-        let why = if listed { "no section of girih.toml names it" } else { reason(file) };
-        notes.leave_out(file, if why.is_empty() { "girih.toml does not list it" } else { why });
-    }
-    for section in folder.section_names().filter(|name| ![SECTION, NODE_TYPES, EDGE_TYPES].contains(name)) {
-        notes.leave_out(format!("girih.toml: [{section}]"), "unknown section");
-    }
+    note_unread(folder, &files, &[SECTION, NODE_TYPES, EDGE_TYPES], &mut notes);
     Ok(notes)
 }
 
@@ -223,10 +203,6 @@ fn is_read(file: &str, sections: &Sections) -> Option<bool> {
         }
         "names.txt" => of.names_crc32.is_some(),
         "labels.npy" => is_target && sections.typed.labels != LabelKind::None,
-        _ => {
-            let (i, part) = what.strip_prefix("split")?.split_once('_')?;
-            let is_part = matches!(part, "train.npy" | "val.npy" | "test.npy");
-            is_target && is_part && i.parse::<usize>().is_ok_and(|i| i < sections.typed.n_splits)
-        }
+        _ => is_target && is_split_array(what.strip_suffix(".npy")?, sections.typed.n_splits),
     })
 }

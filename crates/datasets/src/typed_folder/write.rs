@@ -5,6 +5,7 @@ use girih_graph_format::{Csr, FormatError};
 
 use super::names::to_lines;
 use super::section::{EDGE_TYPES, NODE_TYPES, SECTION, Sections};
+use crate::folder_arrays::split_array;
 use crate::folder_labels::label_array;
 use crate::{Dataset, DatasetError, Features, TypedData};
 
@@ -28,7 +29,7 @@ pub(crate) fn write(folder: &mut FolderWriter, dataset: &Dataset, typed: &TypedD
     }
     for (i, split) in dataset.splits.iter().enumerate() {
         for (part, nodes) in split.row_slice(ids.clone()).parts() {
-            folder.array(&format!("n{target}_split{i}_{part}"), &[nodes.len()], nodes)?;
+            folder.array(&format!("n{target}_{}", split_array(i, part)), &[nodes.len()], nodes)?;
         }
     }
     let names = (0..types.len()).map(|number| write_names(folder, dataset, typed, number));
