@@ -263,6 +263,13 @@ impl Csr {
         range.map(move |e| (self.indices[e], self.values.as_ref().map_or(1.0, |v| v[e])))
     }
 
+    /// Columns that have an entry, ascending.
+    pub fn used_columns(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut is_used = vec![false; self.n_cols()];
+        self.indices().iter().for_each(|&column| is_used[column as usize] = true);
+        is_used.into_iter().enumerate().filter_map(|(column, is_used)| is_used.then_some(column))
+    }
+
     /// Number of entries in row `i`.
     ///
     /// # Panics

@@ -173,11 +173,23 @@ impl Schema {
         self.parts_of(edges).join(".")
     }
 
+    /// Edge type that has the edges of another in the other direction: the one that it is the reverse of, or its reverse.
+    ///
+    /// # Panics
+    /// When there is no such type.
+    #[must_use]
+    pub fn reverse_of(&self, edge_type: usize) -> Option<usize> {
+        let is_one = |of: &EdgeType| of.reverse_of == Some(edge_type);
+        self.edge_types[edge_type].reverse_of.or_else(|| self.edge_types.iter().position(is_one))
+    }
+
     /// Whether an edge type is the reverse of another, or has one.
+    ///
+    /// # Panics
+    /// When there is no such type.
     #[must_use]
     pub fn has_reverse(&self, edge_type: usize) -> bool {
-        let is_one = |of: &EdgeType| of.reverse_of == Some(edge_type);
-        self.edge_types[edge_type].reverse_of.is_some() || self.edge_types.iter().any(is_one)
+        self.reverse_of(edge_type).is_some()
     }
 
     /// Schema in which each relation that `needs` its reverse is followed by it. For each edge type, it returns the old

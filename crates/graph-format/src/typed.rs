@@ -63,13 +63,6 @@ pub struct PlacedRelation<'a> {
     pub first_destination: usize,
 }
 
-impl PlacedRelation<'_> {
-    /// Nodes that are the source of an edge, ascending, by their ids inside the type.
-    pub fn sources(&self) -> impl Iterator<Item = usize> + use<> {
-        used_columns(self.adjacency)
-    }
-}
-
 impl TypedGraph {
     /// Makes a graph from a schema and the adjacency of each edge type, in the schema's order.
     ///
@@ -97,7 +90,7 @@ impl TypedGraph {
             source: edges.source,
             destination: edges.destination,
             n_edges: of.nnz(),
-            n_sources: used_columns(of).count(),
+            n_sources: of.used_columns().count(),
             n_destinations: (0..of.n_rows()).filter(|&v| of.degree(v) > 0).count(),
         };
         let sizes = RelationSizes {
@@ -191,13 +184,6 @@ impl TypedGraph {
         }
         Coo::new(self.n_nodes(), self.n_nodes(), rows, cols, None)?.to_csr(Duplicates::Merge)
     }
-}
-
-/// Columns that have an entry, ascending.
-fn used_columns(matrix: &Csr) -> impl Iterator<Item = usize> + use<> {
-    let mut is_used = vec![false; matrix.n_cols()];
-    matrix.indices().iter().for_each(|&column| is_used[column as usize] = true);
-    is_used.into_iter().enumerate().filter_map(|(column, is_used)| is_used.then_some(column))
 }
 
 #[cfg(test)]

@@ -285,13 +285,13 @@ impl Digest {
         }
     }
 
-    fn word(&mut self, word: u64) {
+    pub(crate) fn word(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 = mixed ^ (mixed >> 32);
     }
 
     /// Adds the length and the elements of an array.
-    fn words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
+    pub(crate) fn words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
         self.word(words.len() as u64);
         words.for_each(|word| self.word(word));
     }

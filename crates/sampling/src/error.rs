@@ -33,6 +33,11 @@ impl SampleError {
         Self { message: message.into(), kind: Kind::RepeatedSeed }
     }
 
+    /// This error, with the place that it is about before its message.
+    pub(crate) fn inside(self, place: &str) -> Self {
+        Self { message: format!("{place}: {}", self.message), ..self }
+    }
+
     /// Whether a seed, or another node that must be listed once, is listed repeatedly.
     #[must_use]
     pub fn is_repeated_seed(&self) -> bool {

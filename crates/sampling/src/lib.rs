@@ -10,6 +10,7 @@
 //! - [`Sampler`]: from seeds to a [`MiniBatch`]. Start here.
 //! - [`NeighborSampler`]: some neighbors of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see
 //!   [`Draws`].
+//! - [`TypedSampler`]: neighbors by edge type in a typed graph, as a [`TypedBatch`].
 //! - [`Topology`]: the source of its draws: a graph, or [patches](Patch) of one that other ranks hold.
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn with unequal chances, or not at all.
@@ -48,6 +49,7 @@ mod subgraph;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod topology;
+mod typed;
 mod walk;
 mod walker;
 
@@ -70,6 +72,9 @@ pub use saint::SaintSampler;
 pub use sampler::Sampler;
 pub use subgraph::{Subgraph, SubgraphSampler};
 pub use topology::{DrawnHop, Hop, HopSource, Topology};
+pub use typed::{
+    FanOutRules, RelationRows, TypedBatch, TypedBlock, TypedExcluded, TypedFanOut, TypedOptions, TypedSampler,
+};
 pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};
 pub use walker::Walker;
 

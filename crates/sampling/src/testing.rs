@@ -12,7 +12,7 @@
 
 use std::collections::HashSet;
 
-use girih_graph_format::{Coo, Csr, Duplicates};
+use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, NodeType, Schema, TypedGraph};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestCaseResult, TestRunner};
 
@@ -66,6 +66,35 @@ pub fn graphs_and_seeds() -> impl Strategy<Value = (Csr, Vec<NodeId>)> {
             seeds.truncate(len);
             (graph, seeds)
         })
+    })
+}
+
+/// Typed graphs of one to three node types, which may be empty, and one to five relations, to some of which reverses are
+/// added.
+pub fn typed_graphs() -> impl Strategy<Value = TypedGraph> {
+    let relation = (0..3usize, 0..3usize, prop::collection::vec(any::<(u16, u16)>(), 0..80), any::<bool>());
+    let parts = (prop::collection::vec(0..25usize, 1..4), prop::collection::vec(relation, 1..6));
+    parts.prop_map(|(sizes, relations)| {
+        let node_types: Vec<NodeType> = sizes
+            .iter()
+            .enumerate()
+            .map(|(number, &n_nodes)| NodeType { name: format!("type{number}"), n_nodes })
+            .collect();
+        let (mut edge_types, mut adjacencies) = (Vec::new(), Vec::new());
+        for (number, (source, destination, pairs, _)) in relations.iter().enumerate() {
+            let (source, destination) = (source % sizes.len(), destination % sizes.len());
+            let (n_rows, n_cols) = (sizes[destination], sizes[source]);
+            let is_empty = n_rows == 0 || n_cols == 0;
+            let pairs = if is_empty { &[][..] } else { pairs };
+            let of_pair = |&(v, u): &(u16, u16)| ((v as usize % n_rows) as NodeId, (u as usize % n_cols) as NodeId);
+            let (rows, cols) = pairs.iter().map(of_pair).unzip();
+            let edges = Coo::new(n_rows, n_cols, rows, cols, None).expect("pairs are in range");
+            adjacencies.push(edges.to_csr(Duplicates::Merge).expect("few edges"));
+            edge_types.push(EdgeType { relation: format!("r{number}"), source, destination, reverse_of: None });
+        }
+        let schema = Schema::new(node_types, edge_types).expect("names are unique");
+        let graph = TypedGraph::new(schema, adjacencies).expect("shapes are those of the types");
+        graph.with_reverses_of(|number| relations[number].3).expect("no relation has the name of a reverse")
     })
 }
 

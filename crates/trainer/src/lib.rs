@@ -73,9 +73,9 @@ pub use engine::{
 pub use error::TrainError;
 pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};
 pub use layers::{
-    AttentionKind, AttentionSizes, Entry, FeatureInput, GraphAttention, GraphConv, Inputs, LayerGraphs, LayerRelations,
-    LayerTypes, LearnedRows, Linear, NormAxis, Normalization, OwnWeights, RelationForm, RelationGraph, RelationInput,
-    RelationPairs, RelationSpec, RowIds, Rows, TransformedRelations,
+    AttentionKind, AttentionSizes, Entry, FeatureInput, GraphAttention, GraphConv, HostLayer, Inputs, LayerEdges,
+    LayerGraphs, LayerRelations, LayerTypes, LearnedRows, Linear, NormAxis, Normalization, OwnWeights, RelationEdges,
+    RelationForm, RelationGraph, RelationInput, RelationPairs, RelationSpec, Rows, TransformedRelations, TypeRows,
 };
 pub use minibatch::{Embedded, MiniBatch, Neighborhoods, embed, embed_model};
 pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpec, Model, Propagation};
@@ -83,8 +83,8 @@ pub use predictor::NodePredictor;
 pub use similarity::{Similarity, similarity};
 pub use tape::{
     AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, EncodedInput, Gradients, Graph,
-    LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, SpmmOptions, Tape, Targets,
-    Var,
+    LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, RowIds, SpmmOptions, Tape,
+    Targets, Var,
 };
 pub use tasks::links::{
     HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs, hits_of_edges, ranks_of_edges,

@@ -204,7 +204,7 @@ impl<B: MiniBatchBackend> Blocks<B> {
     }
 
     fn whole(&self) -> FeatureSource<'_, B> {
-        FeatureSource { features: &self.features, sparse: self.sparse.as_ref(), reader: None, labels: None }
+        FeatureSource { features: &self.features, sparse: self.sparse.as_ref(), reader: None }
     }
 
     /// Refuses new nodes without features, or with another number of them.

@@ -10,7 +10,7 @@ use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
     restore_best, train_runs, with_labels_for,
 };
-use crate::minibatch::{LinkSession, MiniBatch, MiniBatchSession, embed, scores_by_layers};
+use crate::minibatch::{LinkSession, MiniBatch, MiniBatchSession, TypedSession, embed, scores_by_layers};
 use crate::models::BuildModel;
 use crate::tasks::nodes::{FullBatch, FullBatchSession};
 use crate::tasks::recommend::{self, RecommenderSession};
@@ -59,6 +59,10 @@ pub fn train_model<B: MiniBatchBackend>(
         ExecutionPlan::Links => {
             let session = LinkSession::new(backend, dataset, source)?;
             train_runs(config, &data, options, observe, |run| session.run(backend, run))
+        }
+        ExecutionPlan::MiniBatch if source.input_spec(backend)?.relations.is_some() => {
+            let session = TypedSession::new(backend, dataset, source)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run, None)?)))
         }
         ExecutionPlan::MiniBatch => {
             let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;

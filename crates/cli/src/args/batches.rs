@@ -1,7 +1,7 @@
 //! Flags that override settings of mini-batches and links.
 
 use clap::Args;
-use girih_sampling::{FanOut, Neighbors};
+use girih_sampling::FanOutRules;
 use girih_trainer::{BatchConfig, BatchKind, SaintKind, ScoreBy, TrainConfig};
 
 use super::settings::set;
@@ -20,9 +20,11 @@ pub struct BatchSettings {
     pub batch: Option<Batch>,
     /// Sampled neighbors of a node in each hop, from the seeds outward; -1 for all
     ///
-    /// For layer batches: nodes sampled for each layer. [default: 15,10,5; layer 2048]
+    /// For layer batches: nodes sampled for each layer. For types of edges: numbers by relation, by full name and, as *,
+    /// for all others, such as "cites=15,10; author.writes.paper=5,0; *=10,10"; 0 does not follow a type. [default:
+    /// 15,10,5; layer 2048]
     #[arg(long, value_name = "K,…", allow_hyphen_values = true)]
-    pub fanout: Option<FanOut>,
+    pub fanout: Option<FanOutRules>,
     /// Seeds of a batch [default: 1024; lightgcn 2048]
     ///
     /// Training nodes or links of a neighbor or layer batch; nodes, edges or walks that a saint batch samples;
@@ -115,7 +117,7 @@ impl BatchSettings {
         set(&mut config.batch_size, self.batch_size.map(Some));
         let batch = &mut config.batch;
         set(&mut batch.kind, self.batch.map(BatchKind::from));
-        set(&mut batch.fanout, self.fanout.as_ref().map(numbers));
+        override_fan_out(batch, self.fanout.as_ref());
         set(&mut batch.replace, self.replace);
         set(&mut batch.subgraphs_per_step, self.subgraphs_per_step);
         set(&mut batch.prefetch, self.prefetch);
@@ -124,11 +126,9 @@ impl BatchSettings {
     }
 }
 
-/// Fan-out as configurations hold it: neighbors of each hop, with -1 for all.
-pub(super) fn numbers(fan_out: &FanOut) -> Vec<i64> {
-    let number = |hop: &Neighbors| match *hop {
-        Neighbors::Count(count) => i64::from(count),
-        Neighbors::All => -1,
-    };
-    fan_out.hops().iter().map(number).collect()
+/// Writes a given fan-out into `batch`, in place of all that it had.
+pub(super) fn override_fan_out(batch: &mut BatchConfig, rules: Option<&FanOutRules>) {
+    let Some(rules) = rules else { return };
+    batch.fanout = rules.others().unwrap_or_default().to_vec();
+    batch.fanout_by_type = rules.by_type().map(|(name, numbers)| (name.to_owned(), numbers.to_vec())).collect();
 }

@@ -2,14 +2,13 @@
 
 use clap::{Args, ValueEnum};
 use girih_features::Hotness;
-use girih_sampling::FanOut;
+use girih_sampling::FanOutRules;
 use girih_sampling::relabel::Relabel;
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
 
-use super::batches::numbers;
+use super::batches::override_fan_out;
 use super::codec::parse_codec;
-use super::settings::set;
 use super::{
     CodecChoice, DataArgs, DrawsChoice, ExpandChoice, LayoutChoice, OutputArgs, SampledBatch, SubgraphSettings,
     any_case,
@@ -29,9 +28,11 @@ pub struct SampleArgs {
     pub batch: SampledBatch,
     /// Sampled neighbors of a node in each hop, from the seeds outward; -1 for all
     ///
-    /// For layer batches: nodes sampled for each layer. [default: 15,10,5; layer 2048,2048,2048]
+    /// For layer batches: nodes sampled for each layer. For types of edges: numbers by relation, by full name and, as *,
+    /// for all others, such as "cites=15,10; author.writes.paper=5,0; *=10,10"; 0 does not follow a type. [default:
+    /// 15,10,5; layer 2048,2048,2048]
     #[arg(long, help_heading = "Mini-batches", value_name = "K,…", allow_hyphen_values = true)]
-    pub fanout: Option<FanOut>,
+    pub fanout: Option<FanOutRules>,
     /// Seeds of a batch; for saint batches, sampled nodes, edges or walks [default: 1024]
     #[arg(long, help_heading = "Mini-batches", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
@@ -173,7 +174,7 @@ impl SampleArgs {
     /// Settings with which training makes the same batches.
     pub fn batch_config(&self) -> BatchConfig {
         let mut config = BatchConfig { kind: self.batch.into(), replace: self.replace, ..BatchConfig::default() };
-        set(&mut config.fanout, self.fanout.as_ref().map(numbers));
+        override_fan_out(&mut config, self.fanout.as_ref());
         self.subgraphs.override_in(&mut config);
         config
     }

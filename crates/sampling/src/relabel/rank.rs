@@ -213,8 +213,25 @@ impl Rank {
         Self { marked: Bitmap::default(), seen: Bitmap::default(), places: Places::Positions(Vec::new()) }
     }
 
+    /// Sink of a hop that appends sources to `sources`, as global ids until [`apply`](Self::apply).
+    pub(crate) fn sink<'a>(&'a mut self, sources: &'a mut Vec<NodeId>) -> MarkSink<'a> {
+        MarkSink { marked: &mut self.marked, sources }
+    }
+
+    /// Ends a hop: appends the new nodes that sinks have taken to `nodes`, ascending, and numbers them.
+    pub(crate) fn settle(&mut self, nodes: &mut Vec<NodeId>) {
+        let n_old = nodes.len();
+        self.list_new(nodes);
+        self.places.add(nodes, n_old);
+    }
+
+    /// Replaces sources of an ended hop by their local ids.
+    pub(crate) fn apply(&self, sources: &mut [NodeId]) {
+        self.places.apply(sources);
+    }
+
     /// Adds the nodes of this hop to those found before, and appends the new ones, ascending, to `nodes`.
-    fn settle(&mut self, nodes: &mut Vec<NodeId>) {
+    fn list_new(&mut self, nodes: &mut Vec<NodeId>) {
         for chunk in 0..self.marked.n_chunks() {
             if !self.marked.take_touched(chunk) {
                 continue;
@@ -230,7 +247,7 @@ impl Rank {
 }
 
 /// Sink that keeps sources as they are, and marks them.
-struct MarkSink<'a> {
+pub(crate) struct MarkSink<'a> {
     marked: &'a mut Bitmap,
     sources: &'a mut Vec<NodeId>,
 }
@@ -296,12 +313,10 @@ impl Relabeller for Rank {
     }
 
     fn hop(&mut self, plan: HopPlan<'_>, nodes: &mut Vec<NodeId>, block: &mut Block) {
-        let (n_old, n_kept) = (nodes.len(), block.indices.len());
-        let mut sink = MarkSink { marked: &mut self.marked, sources: &mut block.indices };
-        plan.run(&mut block.indptr, &mut block.edge_ids, &mut sink);
+        let n_kept = block.indices.len();
+        plan.run(&mut block.indptr, &mut block.edge_ids, &mut self.sink(&mut block.indices));
         self.settle(nodes);
-        self.places.add(nodes, n_old);
-        self.places.apply(&mut block.indices[n_kept..]);
+        self.apply(&mut block.indices[n_kept..]);
     }
 }
 

@@ -14,4 +14,5 @@ mod saint;
 mod seeds;
 mod shared;
 mod subgraphs;
+mod typed;
 mod walks;

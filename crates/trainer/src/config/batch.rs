@@ -1,10 +1,11 @@
 //! [`BatchConfig`]: the part of the graph that a training step sees: the whole graph or a mini-batch.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use girih_graph_format::Csr;
+use girih_graph_format::{Csr, Schema};
 use girih_reorder::clusters;
-use girih_sampling::{ClusterSampler, FanOut, Neighbors, SaintSampler, SubgraphSampler};
+use girih_sampling::{ClusterSampler, FanOut, FanOutRules, Neighbors, SaintSampler, SubgraphSampler, TypedFanOut};
 use serde::{Deserialize, Serialize};
 
 use crate::TrainError;
@@ -78,6 +79,10 @@ pub struct BatchConfig {
     /// Fan-out of each layer, from the seeds outward: neighbors per node, where −1 takes all. For layer-wise
     /// batches, nodes of the whole layer. Empty for [`DEFAULT_FANOUT`] or [`DEFAULT_LAYER_NODES`].
     pub fanout: Vec<i64>,
+    /// Fan-out of edge types by relation or full name, in place of [`fanout`](Self::fanout); 0 does not follow the type.
+    /// If there are some and `fanout` is empty, they must name all edge types.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fanout_by_type: BTreeMap<String, Vec<i64>>,
     /// Whether sampling is with replacement.
     pub replace: bool,
     /// Number of clusters of the graph; `None` for one per 200 nodes.
@@ -117,6 +122,7 @@ impl Default for BatchConfig {
         Self {
             kind: BatchKind::Full,
             fanout: Vec::new(),
+            fanout_by_type: BTreeMap::new(),
             replace: false,
             clusters: None,
             clusters_per_batch: None,
@@ -157,6 +163,41 @@ impl BatchConfig {
         let fan_out = FanOut::new(hops)?;
         fan_out.check_layers(n_layers)?;
         Ok(fan_out)
+    }
+
+    /// Fan-out of the edge types of a schema in `n_layers` layers, from the seeds outward.
+    ///
+    /// # Errors
+    /// When the number of fan-outs differs from `n_layers`, one is neither -1 nor at least 0, a name is not that of an edge
+    /// type, or an edge type has no fan-out.
+    pub fn typed_fan_out(&self, schema: &Schema, n_layers: usize) -> Result<TypedFanOut, TrainError> {
+        Ok(self.fan_out_rules(n_layers)?.of_schema(schema)?)
+    }
+
+    /// Fan-outs of `n_layers` layers by edge type, and that of all others.
+    ///
+    /// # Errors
+    /// When the number of fan-outs differs from `n_layers`, or one is neither -1 nor at least 0.
+    pub fn fan_out_rules(&self, n_layers: usize) -> Result<FanOutRules, TrainError> {
+        if self.fanout_by_type.is_empty() {
+            return Ok(FanOutRules::from(&self.fan_out(n_layers)?));
+        }
+        let others = Some((FanOutRules::OTHERS.to_owned(), self.fanout.clone())).filter(|(_, of)| !of.is_empty());
+        let by_type = self.fanout_by_type.iter().map(|(name, numbers)| (name.clone(), numbers.clone()));
+        let rules = FanOutRules::new(by_type.chain(others).collect())?;
+        if rules.n_hops() == n_layers {
+            return Ok(rules);
+        }
+        Err(TrainError::invalid(format!(
+            "the fan-out {rules} has {} hops, but the model has {n_layers} layers; give one number a layer",
+            rules.n_hops()
+        )))
+    }
+
+    /// Number of hops of the given fan-outs; `None` if there are none, and the default has as many as there are layers.
+    #[must_use]
+    pub fn n_hops(&self) -> Option<usize> {
+        self.fanout_by_type.values().chain([&self.fanout]).map(Vec::len).find(|&n_hops| n_hops > 0)
     }
 
     /// Number of clusters of a graph with `n_nodes` nodes, and number of clusters in a batch.
@@ -236,6 +277,7 @@ impl BatchConfig {
             let usual = Self::default();
             let unused = [
                 (!self.fanout.is_empty(), "fanout"),
+                (!self.fanout_by_type.is_empty(), "fanout_by_type"),
                 (self.replace, "replace"),
                 (self.clusters.is_some(), "clusters"),
                 (self.clusters_per_batch.is_some(), "clusters_per_batch"),
@@ -253,13 +295,14 @@ impl BatchConfig {
             };
         }
         self.check()?;
-        if self.kind.has_blocks() { self.fan_out(n_layers).map(drop) } else { Ok(()) }
+        if self.kind.has_blocks() { self.fan_out_rules(n_layers).map(drop) } else { Ok(()) }
     }
 
     /// Whether batches of this kind read a setting, by its name in files.
     pub(super) fn reads(&self, setting: &str) -> bool {
         match setting {
             "fanout" | "replace" => self.kind.has_blocks(),
+            "fanout_by_type" => self.kind == BatchKind::Neighbor,
             "clusters" | "clusters_per_batch" => self.kind == BatchKind::Cluster,
             "saint" => self.kind == BatchKind::Saint,
             "walk_length" => self.kind == BatchKind::Saint && self.saint == SaintKind::Walk,
@@ -278,6 +321,11 @@ impl BatchConfig {
         let walks = saint && self.saint == SaintKind::Walk;
         let rules = [
             (fans_out || self.fanout.is_empty(), "fanout", "left out: only neighbor and layer batches use it"),
+            (
+                self.kind == BatchKind::Neighbor || self.fanout_by_type.is_empty(),
+                "fanout_by_type",
+                "left out: only neighbor batches use it",
+            ),
             (fans_out || !self.replace, "replace", "false: only neighbor and layer batches sample with replacement"),
             (clusters || self.clusters.is_none(), "clusters", "left out: only cluster batches use it"),
             (

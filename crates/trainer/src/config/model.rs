@@ -178,7 +178,9 @@ impl ModelConfig {
 
     /// Whether the network counts a neighbor once, even if it is drawn several times.
     pub(super) fn reads_neighbors_once(&self) -> bool {
-        self.kind.has_heads() || (self.kind == ModelKind::Sage && self.aggregator != Aggregator::Mean)
+        self.kind.has_heads()
+            || self.kind.reads_relations()
+            || (self.kind == ModelKind::Sage && self.aggregator != Aggregator::Mean)
     }
 
     /// First setting that differs from `usual` although the network does not read it, with the networks that do.

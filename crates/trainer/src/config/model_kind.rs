@@ -63,6 +63,8 @@ pub enum EdgeWeights {
 pub enum ModelBatches {
     /// The full graph.
     Full,
+    /// The full graph, or blocks of sampled neighbors.
+    Neighbors,
     /// The full graph or subgraphs, but no blocks: it takes more hops than blocks contain.
     Subgraphs,
     /// The full graph, subgraphs or blocks.
@@ -144,7 +146,7 @@ static RGCN: ModelProperties = ModelProperties {
     name: "rgcn",
     settings: &["bases", "self_weight"],
     weights: EdgeWeights::Unread("weighs the neighbors of a type of edges alike"),
-    batches: ModelBatches::Full,
+    batches: ModelBatches::Neighbors,
     exports: None,
 };
 static HSAGE: ModelProperties = ModelProperties { name: "hsage", ..RGCN };

@@ -31,6 +31,8 @@ pub struct Combination {
     pub batch: BatchKind,
     /// Whether sampling is with replacement.
     pub replace: bool,
+    /// Whether fan-outs differ by edge type.
+    pub has_typed_fan_out: bool,
     /// Method that computes the scores of mini-batch runs, if one is given.
     pub score_by: Option<ScoreBy>,
     /// Number of subgraphs in a step of cluster and saint batches.
@@ -166,6 +168,7 @@ impl Combination {
             norm: model.norm,
             batch: batch.kind,
             replace: batch.replace,
+            has_typed_fan_out: !batch.fanout_by_type.is_empty(),
             score_by: batch.score_by,
             subgraphs_per_step: batch.subgraphs_per_step,
             precision: config.precision,
@@ -211,6 +214,7 @@ impl Combination {
         Self {
             batch: BatchKind::Full,
             replace: false,
+            has_typed_fan_out: false,
             score_by: None,
             feature_cache: caches,
             topology_cache: caches,
@@ -236,6 +240,11 @@ impl Combination {
 
     fn is_sampled(&self) -> bool {
         self.batch != BatchKind::Full
+    }
+
+    /// Whether batches have blocks by edge type.
+    fn batch_reads_types(&self) -> bool {
+        self.batch == BatchKind::Neighbor && self.model.reads_relations()
     }
 
     fn is_on_ranks(&self) -> bool {

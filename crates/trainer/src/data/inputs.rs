@@ -12,7 +12,7 @@ use girih_graph_format::{Csr, Matrix, Norm};
 use super::features::NodeFeatures;
 use super::partitioned_adjacency::PartitionedAdjacency;
 use crate::TrainError;
-use crate::layers::{FeatureInput, Inputs, RelationInput};
+use crate::layers::{FeatureInput, Inputs, RelationInput, TypeRows};
 use crate::models::{Adjacency, InputSpec, Propagation};
 use crate::tape::ranks::{BlockSource, PartitionedGraph, Ranks};
 use crate::tape::{EncodedInput, Graph, ParamId, Pool};
@@ -122,12 +122,15 @@ impl<B: Backend> Inputs<B> {
         let Some(spec) = &input_spec.relations else { return Ok(self) };
         let of_type = |&node_type: &usize| match typed.features.get(node_type)? {
             TypeFeatures::Given(features) => {
-                Some(upload_features(backend, features.clone(), input_spec, precision).map(Some))
+                Some(upload_features(backend, features.clone(), input_spec, precision).map(TypeRows::Features))
             }
-            TypeFeatures::None | TypeFeatures::Learned(_) => Some(Ok(None)),
+            TypeFeatures::None | TypeFeatures::Learned(_) => Some(Ok(TypeRows::Learned(None))),
         };
-        let features = spec.layers[0].sources.iter().map_while(of_type).collect::<Result<_, _>>()?;
-        let relations = RelationInput::upload(backend, &typed.graph, spec, features)?;
+        let first_rows = match &self.features {
+            None if typed.features.is_empty() => vec![TypeRows::Learned(None)],
+            _ => spec.layers[0].sources.iter().map_while(of_type).collect::<Result<_, _>>()?,
+        };
+        let relations = RelationInput::upload(backend, &typed.graph, spec, first_rows)?;
         Ok(Self { relations: Some(relations), ..self })
     }
 

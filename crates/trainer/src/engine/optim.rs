@@ -4,7 +4,7 @@ use girih_compute::{AdamStep, AdamUpdate, Backend, ComputeError, Dtype, SgdUpdat
 use girih_graph_format::Matrix;
 
 use crate::config::{Decay, OptimizerConfig, OptimizerKind, Schedule};
-use crate::tape::{Gradients, Params};
+use crate::tape::{Gradients, ParamId, Params, Pool, RowIds};
 
 /// Optimiser with its state: two matrices per parameter. Adam uses both as moments, SGD the first as velocity.
 pub struct Optimizer<B: Backend> {
@@ -27,6 +27,38 @@ impl OptimizerConfig {
             Schedule::Step { every, factor } => factor.powf((epoch / every) as f64),
         };
         self.lr * warmup * factor
+    }
+}
+
+impl OptimizerConfig {
+    /// Weight decay of the parameters of a layer.
+    fn decay_of(&self, layer: usize) -> f32 {
+        if self.decay == Decay::All || layer == 0 { self.weight_decay as f32 } else { 0.0 }
+    }
+}
+
+/// Takes a step on parameters. SGD has the first moment as its velocity.
+fn take_step<'u, B: Backend>(
+    backend: &B,
+    config: &OptimizerConfig,
+    step: AdamStep,
+    updates: impl Iterator<Item = AdamUpdate<'u, B::Matrix>>,
+) -> Result<(), ComputeError>
+where
+    B::Matrix: 'u,
+{
+    match config.kind {
+        OptimizerKind::Adam | OptimizerKind::Adamw => backend.adam(step, &mut updates.collect::<Vec<_>>()),
+        OptimizerKind::Sgd => {
+            let without_second = |AdamUpdate { param, grad, first, weight_decay, .. }| SgdUpdate {
+                param,
+                grad,
+                velocity: first,
+                weight_decay,
+            };
+            let momentum = config.momentum as f32;
+            backend.sgd(step.lr, momentum, &mut updates.map(without_second).collect::<Vec<_>>())
+        }
     }
 }
 
@@ -74,23 +106,46 @@ impl<B: Backend> Optimizer<B> {
     ) -> Result<(), ComputeError> {
         let config = &self.config;
         let updates = params.iter_mut().zip(&mut self.state).filter_map(|((id, param), (first, second))| {
-            let decays = config.decay == Decay::All || param.layer == 0;
-            let weight_decay = if decays { config.weight_decay as f32 } else { 0.0 };
+            let weight_decay = config.decay_of(param.layer);
             Some(AdamUpdate { param: &mut param.value, grad: gradients.get(id)?, first, second, weight_decay })
         });
-        match config.kind {
-            OptimizerKind::Adam | OptimizerKind::Adamw => backend.adam(step, &mut updates.collect::<Vec<_>>()),
-            OptimizerKind::Sgd => {
-                let without_second = |AdamUpdate { param, grad, first, weight_decay, .. }| SgdUpdate {
-                    param,
-                    grad,
-                    velocity: first,
-                    weight_decay,
-                };
-                let momentum = config.momentum as f32;
-                backend.sgd(step.lr, momentum, &mut updates.map(without_second).collect::<Vec<_>>())
-            }
+        take_step(backend, config, step, updates)
+    }
+
+    /// Takes a step on some rows of a parameter, each listed once. Other rows and their state stay unchanged, so that the
+    /// time is in proportion to the number of rows.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn apply_rows(
+        &mut self,
+        (backend, pool): (&B, &mut Pool<B>),
+        step: AdamStep,
+        (id, rows, grad): (ParamId, &RowIds<B>, &B::Matrix),
+        params: &mut Params<B>,
+    ) -> Result<(), ComputeError> {
+        let weight_decay = self.config.decay_of(params.layer(id));
+        let (first, second) = &mut self.state[id.index()];
+        let whole = [params.value_mut(id), first, second];
+        let shape = backend.shape(grad);
+        let mut room = || pool.take(backend, shape, Dtype::F32);
+        let (mut of_rows, mut negated, mut of_grad) = ([room()?, room()?, room()?], room()?, room()?);
+        backend.convert(grad, &mut of_grad)?;
+        // A row is emptied by its negative, so that adding a new one overwrites it, to the bit.
+        for (whole, of_rows) in whole.into_iter().zip(&mut of_rows) {
+            backend.gather_rows(whole, &rows.ids, of_rows)?;
+            backend.scale(-1.0, of_rows, &mut negated)?;
+            backend.scatter_add_rows(&negated, &rows.ids, whole)?;
         }
+        let [param, first, second] = &mut of_rows;
+        let update = AdamUpdate { param, grad: &of_grad, first, second, weight_decay };
+        take_step(backend, &self.config, step, std::iter::once(update))?;
+        let (first, second) = &mut self.state[id.index()];
+        for (whole, of_rows) in [params.value_mut(id), first, second].into_iter().zip(&of_rows) {
+            backend.scatter_add_rows(of_rows, &rows.ids, whole)?;
+        }
+        of_rows.into_iter().chain([negated, of_grad]).for_each(|matrix| pool.give(backend, matrix));
+        Ok(())
     }
 
     /// State on the host, two matrices per parameter.

@@ -98,7 +98,8 @@ impl<'m, B: Backend> ModelSource<'m, B> {
     pub(crate) fn input_spec(&self, backend: &B) -> Result<InputSpec, TrainError> {
         let spec = self.build(backend, 0, None)?.0.input_spec();
         spec.check_degrees(&self.config.model)?;
-        if self.config.batch.is_sampled() && spec.propagation == Propagation::Always {
+        let aggregates_before = spec.propagation == Propagation::Always && spec.graph.is_some();
+        if self.config.batch.is_sampled() && aggregates_before {
             return Err(TrainError::invalid(format!(
                 "{} reads features that are aggregated before training, and mini-batches have raw features: give --batch full, or \
                  let the model aggregate them (Propagation::WhenDense)",

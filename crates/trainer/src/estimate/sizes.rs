@@ -14,7 +14,7 @@ use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::data;
 use crate::engine::ModelSource;
-use crate::layers::{FeatureInput, Inputs, RelationInput};
+use crate::layers::{FeatureInput, Inputs, RelationInput, TypeRows};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::models::{Adjacency, Dims, InputSpec, Propagation};
 use crate::tape::{EncodedInput, Graph, ParamId, ParamInit};
@@ -262,12 +262,12 @@ impl DataSizes {
         let Some(spec) = &input_spec.relations else { return Ok(None) };
         let of_type = |&node_type: &usize| {
             let (n_nodes, sizes) = (self.relations.node_types[node_type], self.type_features.get(node_type)?);
-            let TypeWidth::Given(width) = sizes.width else { return Some(None) };
+            let TypeWidth::Given(width) = sizes.width else { return Some(TypeRows::Learned(None)) };
             let (shape, stored) = (Shape::new(n_nodes, width), (sizes.nnz, sizes.code_bytes));
-            Some(Some(symbolic_features(device, shape, stored, input_spec, precision)))
+            Some(TypeRows::Features(symbolic_features(device, shape, stored, input_spec, precision)))
         };
-        let features = spec.layers[0].sources.iter().map_while(of_type).collect();
-        Ok(Some(RelationInput::symbolic(device.0, &self.relations, spec, features)?))
+        let first_rows = spec.layers[0].sources.iter().map_while(of_type).collect();
+        Ok(Some(RelationInput::symbolic(device.0, &self.relations, spec, first_rows)?))
     }
 
     /// Symbolic graph and features, as a model reads them.

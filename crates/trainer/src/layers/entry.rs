@@ -63,7 +63,7 @@ impl Entry {
         let mut parts = Vec::with_capacity(self.types.len());
         for (place, of) in self.types.iter().enumerate() {
             let rows = match of.learned {
-                Some(learned) => Rows::Dense(tape.param(learned)),
+                Some(learned) => Rows::Dense(inputs.learned_of_type(tape, place, learned)?),
                 None => inputs.rows_of_type(tape, place)?,
             };
             let mask = tape.next_dropout(rate);

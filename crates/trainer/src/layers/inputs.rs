@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError};
 
-use super::{RelationInput, Rows};
+use super::{RelationInput, Rows, TypeRows};
 use crate::tape::ranks::Ranks;
-use crate::tape::{EncodedInput, Graph, ParamId, Tape};
+use crate::tape::{EncodedInput, Graph, ParamId, Tape, Var};
 
 /// Features on the device.
 pub enum FeatureInput<B: Backend> {
@@ -90,7 +90,11 @@ impl<B: Backend> Inputs<B> {
     /// Whether a pass reads rows on the host. A CUDA graph cannot replay such a step.
     #[must_use]
     pub fn needs_host(&self) -> bool {
-        let of_types = self.relations.iter().flat_map(|relations| relations.features.iter().flatten());
+        let of_types = self.relations.iter().flat_map(|relations| &relations.first_rows);
+        let of_types = of_types.filter_map(|rows| match rows {
+            TypeRows::Features(features) => Some(features),
+            TypeRows::Learned(_) => None,
+        });
         self.features.iter().chain(of_types).any(|features| matches!(features, FeatureInput::Encoded(_)))
     }
 
@@ -111,9 +115,27 @@ impl<B: Backend> Inputs<B> {
     /// # Panics
     /// When there are none.
     pub fn rows_of_type<'a>(&'a self, tape: &mut Tape<'a, B>, place: usize) -> Result<Rows<'a, B>, ComputeError> {
-        match self.relations().features.get(place) {
+        match self.relations().first_rows.get(place) {
             None => Rows::raw_input(tape, self),
-            Some(features) => Rows::of_features(tape, features.as_ref().expect("types without features learn rows")),
+            Some(TypeRows::Features(features)) => Rows::of_features(tape, features),
+            Some(TypeRows::Learned(_)) => panic!("types without features learn rows"),
+        }
+    }
+
+    /// Rows that the model learns for the nodes of a type of the first layer, by its place there. `all` has a row for each
+    /// node of the type.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn learned_of_type<'a>(
+        &'a self,
+        tape: &mut Tape<'a, B>,
+        place: usize,
+        all: ParamId,
+    ) -> Result<Var, ComputeError> {
+        match self.relations().first_rows.get(place) {
+            Some(TypeRows::Learned(Some(nodes))) => tape.param_rows(all, nodes),
+            _ => Ok(tape.param(all)),
         }
     }
 

@@ -21,8 +21,8 @@ pub use inputs::{FeatureInput, Inputs, LayerGraphs};
 pub use normalization::{NormAxis, Normalization};
 pub use own_weights::OwnWeights;
 pub use relations::{
-    LayerRelations, LayerTypes, LearnedRows, RelationForm, RelationGraph, RelationInput, RelationPairs, RelationSpec,
-    RowIds, TransformedRelations,
+    HostLayer, LayerEdges, LayerRelations, LayerTypes, LearnedRows, RelationEdges, RelationForm, RelationGraph,
+    RelationInput, RelationPairs, RelationSpec, TransformedRelations, TypeRows,
 };
 
 /// Operand rows of a layer, one per node.

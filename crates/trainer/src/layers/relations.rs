@@ -8,10 +8,11 @@ use std::sync::Arc;
 use girih_compute::{Backend, ComputeError, RelationRows, Shape, SparseOperand, Symbolic};
 use girih_graph_format::{Csr, Norm, RelationSizes, TypedGraph};
 
-use self::host::{Pairs, SourcePairs, Stacked, Uploaded, last};
+use self::host::{HostGraph, Pairs, SourcePairs, Uploaded, last};
 use super::FeatureInput;
-use crate::tape::{Tape, Var};
+use crate::tape::{RowIds, Tape, Var};
 
+pub use host::{HostLayer, LayerEdges, RelationEdges};
 pub use types::LayerTypes;
 
 /// Relations that a model reads, as part of its [`InputSpec`](crate::InputSpec).
@@ -42,12 +43,20 @@ pub enum RelationForm {
 pub struct RelationInput<B: Backend> {
     /// Relations of each layer, from the inputs on.
     pub layers: Vec<Arc<LayerRelations<B>>>,
-    /// Features of each node type that the first layer reads, if there are several types; `None` for learned rows.
-    pub features: Vec<Option<FeatureInput<B>>>,
+    /// First rows of each node type that the first layer reads, if there are several types.
+    pub first_rows: Vec<TypeRows<B>>,
     /// Learned rows, for networks that learn a row for each pair of a node and a relation.
     pub learned: Option<LearnedRows<B>>,
     /// First of the rows of the last layer among all nodes, and the number of all nodes.
     pub placed: (usize, usize),
+}
+
+/// First rows of the nodes of a type.
+pub enum TypeRows<B: Backend> {
+    /// Features.
+    Features(FeatureInput<B>),
+    /// Rows of a parameter with a row for each node of the type: of these nodes, or of all.
+    Learned(Option<Arc<RowIds<B>>>),
 }
 
 /// Relations of a layer. Rows of nodes are those of the types in its [`LayerTypes`].
@@ -63,14 +72,6 @@ pub struct LayerRelations<B: Backend> {
     pub own: Option<RowIds<B>>,
     /// Relations in the form that the model reads.
     pub graph: RelationGraph<B>,
-}
-
-/// List of rows on the device.
-pub struct RowIds<B: Backend> {
-    /// Numbers of rows.
-    pub ids: B::Ids,
-    /// Length of the list.
-    pub n: usize,
 }
 
 /// Relations of a layer, in one of three forms.
@@ -142,7 +143,7 @@ pub struct LearnedRows<B: Backend> {
 }
 
 impl<B: Backend> RelationInput<B> {
-    /// Moves the relations that a model reads to the device, with the features of node types.
+    /// Moves the relations that a model reads to the device, beside the first rows of node types.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
@@ -153,13 +154,27 @@ impl<B: Backend> RelationInput<B> {
         backend: &B,
         typed: &TypedGraph,
         spec: &RelationSpec,
-        features: Vec<Option<FeatureInput<B>>>,
+        first_rows: Vec<TypeRows<B>>,
     ) -> Uploaded<Self> {
-        let of_layer = |types: &LayerTypes| LayerRelations::upload(backend, typed, types, spec.form);
+        let of_layer = |types: &LayerTypes| {
+            let layer = HostLayer::new(&LayerEdges::of_graph(typed, types), types, spec.form)?;
+            LayerRelations::upload(backend, &layer)
+        };
         let first = &spec.layers[0];
         let learned = spec.learns_pairs.then(|| LearnedRows::upload(backend, typed, first)).transpose()?;
         let layers = shared(&spec.layers, of_layer)?;
-        Ok(Self { layers, features, learned, placed: placed(typed.sizes(), &spec.layers) })
+        Ok(Self { layers, first_rows, learned, placed: placed(typed.sizes(), &spec.layers) })
+    }
+
+    /// Moves the relations of a mini-batch to the device, from the inputs on, beside the first rows of node types.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn of_batch(backend: &B, layers: &[HostLayer], first_rows: Vec<TypeRows<B>>) -> Uploaded<Self> {
+        let of_layer = |layer| LayerRelations::upload(backend, layer).map(Arc::new);
+        let n_outputs = layers.last().map_or(0, |layer| last(&layer.destination_runs));
+        let layers = layers.iter().map(of_layer).collect::<Result<_, _>>()?;
+        Ok(Self { layers, first_rows, learned: None, placed: (0, n_outputs) })
     }
 }
 
@@ -169,7 +184,7 @@ impl RelationInput<Symbolic> {
         symbolic: &Symbolic,
         sizes: &RelationSizes,
         spec: &RelationSpec,
-        features: Vec<Option<FeatureInput<Symbolic>>>,
+        first_rows: Vec<TypeRows<Symbolic>>,
     ) -> Uploaded<Self> {
         let layers = shared(&spec.layers, |types| LayerRelations::symbolic(symbolic, sizes, types, spec.form))?;
         let learned = || {
@@ -183,7 +198,7 @@ impl RelationInput<Symbolic> {
             })
         };
         let learned = spec.learns_pairs.then(learned).transpose()?;
-        Ok(Self { layers, features, learned, placed: placed(sizes, &spec.layers) })
+        Ok(Self { layers, first_rows, learned, placed: placed(sizes, &spec.layers) })
     }
 }
 
@@ -208,51 +223,39 @@ fn shared<L>(layers: &[LayerTypes], mut make: impl FnMut(&LayerTypes) -> Uploade
 }
 
 impl<B: Backend> LayerRelations<B> {
-    fn upload(backend: &B, typed: &TypedGraph, types: &LayerTypes, form: RelationForm) -> Uploaded<Self> {
-        let sizes = typed.sizes();
-        let own = if types.keeps_rows() { None } else { Some(RowIds::upload(backend, &host::own(sizes, types))?) };
-        let graph = match form {
-            RelationForm::Means => {
-                let stacked = Stacked::of(typed, types, None);
-                let means = stacked.neighbors(last(&types.source_runs(sizes)))?;
-                let transformed = || {
-                    let pairs = Pairs::of(typed, types, |relation| types.transformed.contains(&relation));
-                    let means = upload(backend, &pairs.means(typed, types)?, Norm::None)?;
-                    let pairs = RelationPairs::upload(backend, &pairs, types.transformed_runs(sizes))?;
-                    Ok(TransformedRelations { pairs, means })
-                };
-                let transformed = if types.transformed.is_empty() { None } else { Some(transformed()?) };
+    fn upload(backend: &B, layer: &HostLayer) -> Uploaded<Self> {
+        let graph = match &layer.graph {
+            HostGraph::Means { means, runs, sums, transformed } => {
+                let transformed = transformed.as_ref().map(|(pairs, means)| -> Uploaded<_> {
+                    let means = upload(backend, means, Norm::None)?;
+                    Ok(TransformedRelations { pairs: RelationPairs::upload(backend, pairs)?, means })
+                });
                 RelationGraph::Means {
-                    transformed,
-                    means: upload(backend, &means, Norm::Row)?,
-                    runs: types.stacked_runs(sizes),
-                    sums: upload(backend, &stacked.sums(sizes, types)?, Norm::None)?,
+                    transformed: transformed.transpose()?,
+                    means: upload(backend, means, Norm::Row)?,
+                    runs: runs.clone(),
+                    sums: upload(backend, sums, Norm::None)?,
                 }
             }
-            RelationForm::AttentionByRelation => {
-                let pairs = Pairs::of(typed, types, |_| true);
-                let stacked = Stacked::of(typed, types, Some(&pairs));
+            HostGraph::AttentionByRelation { pairs, stacked, runs, pattern, sums } => {
                 RelationGraph::AttentionByRelation {
-                    stacked: RowIds::upload(backend, &stacked.source_rows(sizes, types))?,
-                    runs: types.stacked_runs(sizes),
-                    pattern: upload(backend, &stacked.neighbors(pairs.rows.len())?, Norm::None)?,
-                    sums: upload(backend, &stacked.sums(sizes, types)?, Norm::None)?,
-                    pairs: RelationPairs::upload(backend, &pairs, types.pair_runs(sizes))?,
+                    stacked: RowIds::upload(backend, stacked)?,
+                    runs: runs.clone(),
+                    pattern: upload(backend, pattern, Norm::None)?,
+                    sums: upload(backend, sums, Norm::None)?,
+                    pairs: RelationPairs::upload(backend, pairs)?,
                 }
             }
-            RelationForm::Attention => {
-                let pairs = Pairs::of(typed, types, |_| true);
-                let of_types = host::places_of_types(sizes, types);
-                let diagonal = host::diagonal(of_types.len())?;
-                RelationGraph::Attention {
-                    pattern: upload(backend, &pairs.of_destinations(typed, types)?, Norm::None)?,
-                    diagonal: upload(backend, &diagonal, Norm::None)?,
-                    types: RowIds::upload(backend, &of_types)?,
-                    pairs: RelationPairs::upload(backend, &pairs, types.pair_runs(sizes))?,
-                }
-            }
+            HostGraph::Attention { pairs, pattern, diagonal, types } => RelationGraph::Attention {
+                pattern: upload(backend, pattern, Norm::None)?,
+                diagonal: upload(backend, diagonal, Norm::None)?,
+                types: RowIds::upload(backend, types)?,
+                pairs: RelationPairs::upload(backend, pairs)?,
+            },
         };
-        Ok(Self { source_runs: types.source_runs(sizes), destination_runs: types.destination_runs(sizes), own, graph })
+        let own = layer.own.as_ref().map(|own| RowIds::upload(backend, own)).transpose()?;
+        let (source_runs, destination_runs) = (layer.source_runs.clone(), layer.destination_runs.clone());
+        Ok(Self { source_runs, destination_runs, own, graph })
     }
 }
 
@@ -325,24 +328,17 @@ fn upload<B: Backend>(backend: &B, csr: &Csr, norm: Norm) -> Uploaded<B::Sparse>
     backend.upload_sparse(&SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None })
 }
 
-impl<B: Backend> RowIds<B> {
-    fn upload(backend: &B, ids: &[u32]) -> Uploaded<Self> {
-        Ok(Self { ids: backend.upload_ids(ids)?, n: ids.len() })
-    }
-}
-
 impl<B: Backend> RelationPairs<B> {
-    fn upload(backend: &B, pairs: &Pairs, runs: Vec<usize>) -> Uploaded<Self> {
+    fn upload(backend: &B, pairs: &Pairs) -> Uploaded<Self> {
         let sources = RowIds::upload(backend, &pairs.sources)?;
-        Ok(Self { rows: RowIds::upload(backend, &pairs.rows)?, sources, runs })
+        Ok(Self { rows: RowIds::upload(backend, &pairs.rows)?, sources, runs: pairs.runs.clone() })
     }
 }
 
 impl<B: Backend> LearnedRows<B> {
     fn upload(backend: &B, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Self> {
-        let pairs = SourcePairs::of(typed, types);
-        let means = upload(backend, &pairs.means(typed, types)?, Norm::None)?;
-        let n_pairs = pairs.relations.len();
-        Ok(Self { means, pairs: RelationRows::upload(backend, &pairs.rows, &pairs.relations)?, n_pairs })
+        let SourcePairs { rows, relations, means } = SourcePairs::of(&LayerEdges::of_graph(typed, types), types)?;
+        let means = upload(backend, &means, Norm::None)?;
+        Ok(Self { means, n_pairs: rows.len(), pairs: RelationRows::upload(backend, &rows, &relations)? })
     }
 }

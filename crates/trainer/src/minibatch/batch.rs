@@ -11,9 +11,9 @@ use super::device::{DeviceBatch, ReadRows};
 use super::host_batch::{BatchRows, HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
 use crate::TrainError;
 use crate::data::{upload_adjacency, upload_sparse_features};
-use crate::layers::{FeatureInput, Inputs, LayerGraphs};
-use crate::models::{Adjacency, Model};
-use crate::tape::{BlockGraph, Graph, Loss, LossRows, Pool, Tape, Targets};
+use crate::layers::{FeatureInput, HostLayer, Inputs, LayerGraphs, RelationInput, TypeRows};
+use crate::models::Model;
+use crate::tape::{BlockGraph, Graph, Loss, LossRows, Pool, RowIds, Tape, Targets};
 use crate::tasks::links::Pairs;
 
 /// Graph, features and loss targets of a batch on the device.
@@ -30,7 +30,18 @@ enum BatchLoss<B: Backend> {
     Pairs(Pairs<B>),
 }
 
-/// Features and labels of all nodes, from which batches take their rows.
+/// Features and labels of a whole graph, from which batches take their rows.
+pub(crate) struct WholeGraph<'a, B: Backend> {
+    /// Features of all nodes, unless node types have their own.
+    pub(crate) features: Option<FeatureSource<'a, B>>,
+    /// Features of each node type that the first layer reads, if there are several; `None` for learned rows.
+    pub(crate) types: Vec<Option<FeatureSource<'a, B>>>,
+    /// Labels of all nodes, for node classification.
+    pub(crate) labels: Option<&'a Labels>,
+}
+
+/// Features of nodes, from which batches take their rows.
+#[derive(Clone, Copy)]
 pub(crate) struct FeatureSource<'a, B: Backend> {
     /// Features of all nodes, as the device has them.
     pub(crate) features: &'a FeatureInput<B>,
@@ -38,8 +49,6 @@ pub(crate) struct FeatureSource<'a, B: Backend> {
     pub(crate) sparse: Option<&'a Csr>,
     /// Reader by which the device gathers features that are not a matrix of its own.
     pub(crate) reader: Option<&'a dyn FeatureStore<B>>,
-    /// Labels of all nodes, for node classification.
-    pub(crate) labels: Option<&'a Labels>,
 }
 
 impl<B: Backend> Batch<B> {
@@ -51,26 +60,26 @@ impl<B: Backend> Batch<B> {
         backend: &B,
         pool: &mut Pool<B>,
         host: &HostBatch,
-        whole: &FeatureSource<'_, B>,
-        adjacency: Adjacency,
+        whole: &WholeGraph<'_, B>,
     ) -> Result<Self, TrainError> {
-        let graphs = upload_graphs(backend, &host.graphs, adjacency)?;
+        let loss = BatchLoss::upload(backend, host, whole.labels)?;
+        if let HostGraphs::Relations { layers, nodes } = &host.graphs {
+            return Ok(Self { inputs: whole.typed_inputs(backend, pool, layers, nodes)?, loss });
+        }
+        let source = whole.features.as_ref().expect("a graph without types has features");
         let features = match &host.rows {
-            Some(rows) => whole.uploaded(backend, pool, rows)?,
-            None => whole.rows(backend, pool, &host.inputs, reads_in_place(&host.graphs))?,
+            Some(rows) => source.uploaded(backend, pool, rows)?,
+            None => source.rows(backend, pool, &host.inputs, reads_in_place(&host.graphs))?,
         };
-        let n_nodes = host.inputs.len();
-        Ok(Self {
-            inputs: Inputs {
-                graphs,
-                features: Some(features),
-                propagated: None,
-                n_nodes,
-                relations: None,
-                ranks: None,
-            },
-            loss: BatchLoss::upload(backend, host, whole.labels)?,
-        })
+        let inputs = Inputs {
+            graphs: upload_graphs(backend, &host.graphs)?,
+            features: Some(features),
+            propagated: None,
+            n_nodes: host.inputs.len(),
+            relations: None,
+            ranks: None,
+        };
+        Ok(Self { inputs, loss })
     }
 
     /// Batch that the device has sampled, with features and labels.
@@ -81,11 +90,12 @@ impl<B: Backend> Batch<B> {
         backend: &B,
         pool: &mut Pool<B>,
         DeviceBatch { sampled, rows, outputs, n_loss }: DeviceBatch<B>,
-        whole: &FeatureSource<'_, B>,
+        whole: &WholeGraph<'_, B>,
     ) -> Result<Self, TrainError> {
+        let features = whole.features.as_ref().expect("a graph without types has features").features;
         let positions: Vec<u32> = (0..outputs.len() as u32).collect();
         Ok(Self {
-            inputs: inputs_of_sampled(backend, pool, (sampled, rows), whole.features)?,
+            inputs: inputs_of_sampled(backend, pool, (sampled, rows), features)?,
             loss: BatchLoss::of_rows(backend, (&positions, None), &outputs, n_loss, whole.labels)?,
         })
     }
@@ -137,11 +147,16 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
 
 /// Returns the rows of a batch's inputs to the pool, unless they are still shared.
 pub(crate) fn recycle_inputs<B: Backend>(inputs: Inputs<B>, backend: &B, pool: &mut Pool<B>) {
-    let features = match inputs.features {
-        Some(FeatureInput::Dense(features)) => Arc::into_inner(features),
+    let of_types = inputs.relations.into_iter().flat_map(|relations| relations.first_rows);
+    let of_types = of_types.filter_map(|rows| match rows {
+        TypeRows::Features(features) => Some(features),
+        TypeRows::Learned(_) => None,
+    });
+    let own = inputs.features.into_iter().chain(of_types).filter_map(|features| match features {
+        FeatureInput::Dense(features) => Arc::into_inner(features),
         _ => None,
-    };
-    features.into_iter().chain(inputs.propagated).for_each(|own| pool.give(backend, own));
+    });
+    own.chain(inputs.propagated).for_each(|own| pool.give(backend, own));
 }
 
 impl<B: Backend> BatchLoss<B> {
@@ -170,6 +185,36 @@ impl<B: Backend> BatchLoss<B> {
         };
         let labels = labels.expect("batches of nodes that are to be classified have labels");
         Ok(Self::Rows(Targets::upload(backend, &labels.of_nodes(outputs))?, loss_rows))
+    }
+}
+
+impl<B: Backend> WholeGraph<'_, B> {
+    /// Inputs of a batch of a typed graph. `nodes` are those of each type that the first layer reads.
+    fn typed_inputs(
+        &self,
+        backend: &B,
+        pool: &mut Pool<B>,
+        layers: &[HostLayer],
+        nodes: &[Vec<NodeId>],
+    ) -> Result<Inputs<B>, TrainError> {
+        let mut first_rows = Vec::with_capacity(self.types.len());
+        for (source, nodes) in self.types.iter().zip(nodes) {
+            first_rows.push(match source {
+                Some(source) => TypeRows::Features(source.rows(backend, pool, nodes, false)?),
+                None => TypeRows::Learned(Some(Arc::new(RowIds::upload(backend, nodes)?))),
+            });
+        }
+        // Ids inside the only type are those of all nodes.
+        let features = self.features.as_ref().map(|source| source.rows(backend, pool, &nodes[0], false)).transpose()?;
+        let relations = RelationInput::of_batch(backend, layers, first_rows)?;
+        Ok(Inputs {
+            graphs: LayerGraphs::None,
+            features,
+            propagated: None,
+            n_nodes: nodes.iter().map(Vec::len).sum(),
+            relations: Some(relations),
+            ranks: None,
+        })
     }
 }
 
@@ -241,18 +286,15 @@ fn reads_in_place(graphs: &HostGraphs) -> bool {
     matches!(graphs, HostGraphs::Blocks(blocks) if blocks.first().is_some_and(|block| block.in_place.is_some()))
 }
 
-fn upload_graphs<B: Backend>(
-    backend: &B,
-    graphs: &HostGraphs,
-    adjacency: Adjacency,
-) -> Result<LayerGraphs<B>, TrainError> {
+fn upload_graphs<B: Backend>(backend: &B, graphs: &HostGraphs) -> Result<LayerGraphs<B>, TrainError> {
     Ok(match graphs {
         HostGraphs::Blocks(blocks) => {
             LayerGraphs::Blocks(blocks.iter().map(|block| upload_block(backend, block)).collect::<Result<_, _>>()?)
         }
         HostGraphs::Weighted(rows) => LayerGraphs::Shared(Graph::Whole(backend.upload_sparse(&operand(rows))?)),
-        HostGraphs::Plain(graph) => {
-            let uploaded = upload_adjacency(backend, graph.clone(), adjacency);
+        HostGraphs::Relations { .. } => LayerGraphs::None,
+        HostGraphs::Plain(graph, adjacency) => {
+            let uploaded = upload_adjacency(backend, graph.clone(), *adjacency);
             LayerGraphs::Shared(
                 uploaded.map_err(|error| error.inside("a cluster batch, whose nodes are counted from 0"))?,
             )

@@ -17,6 +17,7 @@ use girih_sampling::{
 use super::Neighborhoods;
 use super::host_batch::{HostBatch, HostBlock, HostGraphs, HostLoss, PatchSource};
 use super::subgraphs::{StepSubgraphs, Subgraphs};
+use super::typed::TypedSeeds;
 use crate::TrainError;
 use crate::config::{BatchKind, DEFAULT_BATCH_SIZE, TrainConfig};
 use crate::models::{Adjacency, BlockDraws};
@@ -30,8 +31,8 @@ const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Source of the batches of a run. A batch depends on it, on the number of the epoch and on its own number.
 pub struct Batches<'a> {
-    neighborhoods: &'a Neighborhoods,
-    adjacency: Adjacency,
+    /// Graph whose rows batches have, with its normalisation; `None` for a typed graph, whose seeds have it.
+    rows: Option<(&'a Neighborhoods, Adjacency)>,
     source: Source<'a>,
     seed: u64,
     /// Number of this rank, and number of ranks.
@@ -62,6 +63,8 @@ enum Source<'a> {
     Subgraphs(Subgraphs),
     /// Training nodes in an order drawn for each epoch, of which the rank takes those of its patch.
     Patches(&'a dyn PatchSource, Vec<NodeId>),
+    /// Training nodes of a typed graph in an order drawn for each epoch, and blocks by edge type for each layer.
+    Typed(TypedSeeds<'a>),
     /// Training links in an order drawn for each epoch, the batch size in links, and the sampler of blocks for their
     /// ends.
     Links(LinkEpochs<'a>, usize, NeighborSampler),
@@ -94,7 +97,7 @@ impl<'a> Batches<'a> {
             let sampler = config.batch.subgraph_sampler(neighborhoods.graph(), clusters, (batch_size, seed))?;
             Source::Subgraphs(Subgraphs::new(sampler, config.batch.subgraphs_per_step, (&seeds, labels.n_nodes())))
         };
-        Ok(Self { neighborhoods, adjacency, source, seed, rank })
+        Ok(Self { rows: Some((neighborhoods, adjacency)), source, seed, rank })
     }
 
     /// Batches of run `run` of link prediction. With `in_place`, the first layer reads rows by global ids.
@@ -110,7 +113,13 @@ impl<'a> Batches<'a> {
     ) -> Result<Self, TrainError> {
         let sampler = neighbor_sampler(config, neighborhoods, in_place)?;
         let source = Source::Links(links, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE), sampler);
-        Ok(Self { neighborhoods, adjacency, source, seed: seed_of_run(config, run), rank: (0, 1) })
+        let rows = Some((neighborhoods, adjacency));
+        Ok(Self { rows, source, seed: seed_of_run(config, run), rank: (0, 1) })
+    }
+
+    /// Batches of a typed graph, on one of several ranks.
+    pub(crate) fn of_typed(seeds: TypedSeeds<'a>, rank: (usize, usize)) -> Self {
+        Self { rows: None, seed: seeds.seed(), source: Source::Typed(seeds), rank }
     }
 
     /// Batches of run `run` on ranks that each hold a patch; `seeds` are the labelled training nodes of all ranks.
@@ -122,7 +131,8 @@ impl<'a> Batches<'a> {
         (config, run): (&TrainConfig, u64),
     ) -> Self {
         let seed = seed_of_run(config, run);
-        Self { neighborhoods, adjacency, source: Source::Patches(source, seeds), seed, rank: (0, 1) }
+        let rows = Some((neighborhoods, adjacency));
+        Self { rows, source: Source::Patches(source, seeds), seed, rank: (0, 1) }
     }
 
     /// Whether ranks make each batch together.
@@ -136,9 +146,9 @@ impl<'a> Batches<'a> {
         part(&(0..n_seeds), rank, n_ranks)
     }
 
-    /// Normalisation of the graph.
-    pub(crate) fn adjacency(&self) -> Adjacency {
-        self.adjacency
+    /// Graph whose rows batches have, and its normalisation.
+    fn rows(&self) -> (&'a Neighborhoods, Adjacency) {
+        self.rows.expect("batches of a graph without types")
     }
 
     /// Batch with the rows of its blocks.
@@ -156,7 +166,7 @@ impl<'a> Batches<'a> {
         let layer = |block: &Block| {
             let edges = first..first + block.n_edges();
             first = edges.end;
-            HostBlock::new(self.neighborhoods, block, brought.map(|weights| &weights[edges]))
+            HostBlock::new(self.rows().0, block, brought.map(|weights| &weights[edges]))
         };
         let blocks = batch.blocks.iter().map(layer).collect::<Result<Vec<_>, FormatError>>()?;
         let reads_in_place = blocks.first().is_some_and(|block| block.in_place.is_some());
@@ -173,7 +183,7 @@ impl<'a> Batches<'a> {
     /// Batch of pairs, with blocks for their ends. Its links carry no messages in either direction, since that would
     /// leak the answer.
     fn of_pairs(&self, pairs: &PairList, sampler: &NeighborSampler, key: DrawKey) -> Result<HostBatch, TrainError> {
-        let graph = self.neighborhoods.graph();
+        let graph = self.rows().0.graph();
         let mut seeds: Vec<NodeId> = pairs.ends.iter().flatten().copied().collect();
         seeds.sort_unstable();
         seeds.dedup();
@@ -190,30 +200,31 @@ impl<'a> Batches<'a> {
         let block = joined.block;
         // A sampler with loss weights also has edge weights, for rows of the `Â` of the whole graph. Other subgraphs
         // are graphs of their own.
+        let (neighborhoods, adjacency) = self.rows();
         let graphs = if joined.loss_weights.is_empty() {
-            HostGraphs::Plain(self.weighted_edges(&block)?)
+            HostGraphs::Plain(weighted_edges(neighborhoods, &block)?, adjacency)
         } else {
-            HostGraphs::Weighted(self.neighborhoods.rows(&block)?)
+            HostGraphs::Weighted(neighborhoods.rows(&block)?)
         };
         Ok(HostBatch { graphs, inputs: block.nodes.clone(), rows: None, outputs: block.nodes, loss, n_loss })
     }
+}
 
-    /// Edges of a subgraph with their weights in the graph.
-    fn weighted_edges(&self, block: &Block) -> Result<Csr, FormatError> {
-        let pattern = block.to_csr()?;
-        match self.neighborhoods.graph().values() {
-            None => Ok(pattern),
-            // Nodes ascend, so that entries of a row are in the order of the graph.
-            Some(values) => {
-                let weights: Vec<f32> = block.edge_ids.iter().map(|&edge| values[edge as usize]).collect();
-                pattern.with_values(Some(weights.into()))
-            }
+/// Edges of a subgraph with their weights in the graph.
+fn weighted_edges(neighborhoods: &Neighborhoods, block: &Block) -> Result<Csr, FormatError> {
+    let pattern = block.to_csr()?;
+    match neighborhoods.graph().values() {
+        None => Ok(pattern),
+        // Nodes ascend, so that entries of a row are in the order of the graph.
+        Some(values) => {
+            let weights: Vec<f32> = block.edge_ids.iter().map(|&edge| values[edge as usize]).collect();
+            pattern.with_values(Some(weights.into()))
         }
     }
 }
 
 /// Seed of the draws of a run.
-fn seed_of_run(config: &TrainConfig, run: u64) -> u64 {
+pub(super) fn seed_of_run(config: &TrainConfig, run: u64) -> u64 {
     config.seed.wrapping_add(run.wrapping_mul(RUN_STRIDE))
 }
 

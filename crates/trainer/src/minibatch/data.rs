@@ -9,7 +9,7 @@ use girih_features::{
 };
 use girih_graph_format::{Csr, Matrix, NodeId};
 
-use super::batch::FeatureSource;
+use super::batch::{FeatureSource, WholeGraph};
 use super::batches::neighbor_sampler;
 use super::device::{DeviceBatches, FeatureLoader};
 use super::neighborhoods::Neighborhoods;
@@ -190,15 +190,20 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
         let Some(graph) = self.on_device.as_ref().filter(|_| self.draws_batches) else { return Ok(None) };
         let sampler = neighbor_sampler(config, &self.neighborhoods, self.in_place)?;
         let source = graph.source(backend, &sampler, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE))?;
-        let loader = self.whole(None).read_by().map(|read| FeatureLoader::new(backend, read).for_sums(self.sums));
+        let loader = self.features().read_by().map(|read| FeatureLoader::new(backend, read).for_sums(self.sums));
         let is_ahead = config.batch.prefetch > 0;
         Ok(source.map(|source| DeviceBatches::new(source, loader, is_ahead)))
     }
 
     /// Features and labels from which batches take their rows.
-    pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> FeatureSource<'a, B> {
+    pub(crate) fn whole<'a>(&'a self, labels: Option<&'a Labels>) -> WholeGraph<'a, B> {
+        WholeGraph { features: Some(self.features()), types: Vec::new(), labels }
+    }
+
+    /// Features from which batches take their rows.
+    pub(crate) fn features(&self) -> FeatureSource<'_, B> {
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        FeatureSource { features, sparse: self.sparse.as_ref(), reader: self.reader.as_deref(), labels }
+        FeatureSource { features, sparse: self.sparse.as_ref(), reader: self.reader.as_deref() }
     }
 }
 

@@ -7,6 +7,8 @@ use girih_sampling::{Block, Columns, DrawKey, LoaderOptions, MiniBatch as Sample
 
 use super::neighborhoods::Neighborhoods;
 use crate::TrainError;
+use crate::layers::HostLayer;
+use crate::models::Adjacency;
 use crate::tape::EncodedInput;
 use crate::tasks::links::PairList;
 
@@ -45,8 +47,15 @@ pub enum HostGraphs {
     Blocks(Vec<HostBlock>),
     /// Rows of `Â` among the nodes of a subgraph.
     Weighted(Csr),
-    /// Graph of its own, not yet normalised.
-    Plain(Csr),
+    /// Graph of its own, and the normalisation that it still needs.
+    Plain(Csr, Adjacency),
+    /// Relations of a typed graph.
+    Relations {
+        /// Relations of each layer, from the inputs on.
+        layers: Vec<HostLayer>,
+        /// Nodes of each type that the first layer reads, by ids inside the type.
+        nodes: Vec<Vec<NodeId>>,
+    },
 }
 
 /// Rows of `Â` for one layer.

@@ -281,11 +281,11 @@ struct Read<'h, B: Backend> {
 impl<'h, B: MiniBatchBackend> Read<'h, B> {
     /// Rows of the previous layer, or the features.
     fn new(batch_data: &'h MiniBatchData<B>, before: Option<&'h Rows<B>>) -> Self {
-        let features = batch_data.whole(None);
+        let features = batch_data.features();
         match before {
             None => Self { reader: features.read_by(), whole: features },
             Some(Rows::OnDevice(rows)) => {
-                Self { reader: None, whole: FeatureSource { features: rows, sparse: None, reader: None, labels: None } }
+                Self { reader: None, whole: FeatureSource { features: rows, sparse: None, reader: None } }
             }
             Some(Rows::OnHost(store, n_columns, dtype)) => {
                 Self { reader: Some((&**store, *n_columns, *dtype)), whole: features }

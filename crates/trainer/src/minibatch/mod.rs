@@ -11,6 +11,7 @@
 //! - [`Batch`](batch::Batch): a batch on the device. Models read it as [`Inputs`](crate::Inputs), as they read the
 //!   full graph.
 //! - [`MiniBatch`]: a run.
+//! - [`TypedSession`]: runs on a typed graph, whose batches have blocks by edge type.
 //! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
 //! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
 //! - [`Grown`]: a graph with new nodes, for predictions.
@@ -38,6 +39,7 @@ mod session;
 mod subgraphs;
 pub(crate) mod tiers;
 mod train;
+mod typed;
 
 pub(crate) use batch::{FeatureSource, upload_block};
 pub(crate) use batches::Batches;
@@ -52,3 +54,4 @@ pub(crate) use policy::{no_neighbors, raw, reads_in_place, summed};
 pub(crate) use session::MiniBatchSession;
 pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
 pub use train::MiniBatch;
+pub(crate) use typed::TypedSession;

@@ -38,7 +38,7 @@ use girih_sampling::{LoaderOptions, NeighborSampler};
 use self::devices::{DrawnFrom, PatchDevices, PatchFeatures, Trial};
 use self::exchange::Exchanged;
 use self::split_rows::RowsOfRanks;
-use super::batch::FeatureSource;
+use super::batch::{FeatureSource, WholeGraph};
 use super::batches::neighbor_sampler;
 use super::host_batch::PatchSource;
 use super::policy::{check_codes, no_neighbors, summed};
@@ -293,7 +293,8 @@ impl<B: MiniBatchBackend> PatchData<B> {
         let batches = Batches::of_patches(&self.neighborhoods, self.adjacency, patches, seeds, (config, run));
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         let features = self.inputs.features.as_ref().expect("raw features were asked for");
-        let whole = FeatureSource { features, sparse: None, reader: None, labels: Some(&self.labels) };
+        let features = Some(FeatureSource { features, sparse: None, reader: None });
+        let whole = WholeGraph { features, types: Vec::new(), labels: Some(&self.labels) };
         let scorer = Box::new(Classifier { inputs: &self.inputs, task, model });
         let run = MiniBatch::new(state, batches, whole, scorer, Some(self.ranks.world()));
         Ok(run.sampled_by(patches.batches_of_device(backend, config)?))

@@ -7,7 +7,7 @@ use girih_graph_format::Matrix;
 use girih_pipeline::{Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
 
-use super::batch::{Batch, FeatureSource};
+use super::batch::{Batch, WholeGraph};
 use super::batches::{Batches, EpochBatches, SeedLists};
 use super::device::{DeviceBatch, DeviceBatches};
 use super::host_batch::HostBatch;
@@ -33,7 +33,7 @@ pub struct MiniBatch<'a, B: Backend> {
     shared_step: B::Recording,
     state: RunState<'a, B>,
     batches: Batches<'a>,
-    whole: FeatureSource<'a, B>,
+    whole: WholeGraph<'a, B>,
     scorer: Box<dyn Scorer<'a, B> + 'a>,
     world: Option<&'a dyn Collective<B>>,
     /// Set where the device samples by itself.
@@ -59,8 +59,7 @@ impl<B: Backend> StepBatch<B> {
 /// Inputs of a step, besides the state of the run.
 struct Stepper<'s, 'a, B: Backend> {
     model: &'s dyn Model<B>,
-    whole: &'s FeatureSource<'a, B>,
-    batches: &'s Batches<'a>,
+    whole: &'s WholeGraph<'a, B>,
     world: Option<&'a dyn Collective<B>>,
     lr: f64,
 }
@@ -81,7 +80,7 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
     pub(crate) fn new(
         state: RunState<'a, B>,
         batches: Batches<'a>,
-        whole: FeatureSource<'a, B>,
+        whole: WholeGraph<'a, B>,
         scorer: Box<dyn Scorer<'a, B> + 'a>,
         world: Option<&'a dyn Collective<B>>,
     ) -> Self {
@@ -150,7 +149,7 @@ impl<B: Backend> Stepper<'_, '_, B> {
         }
         let pool = &mut state.pool;
         let batch = match made {
-            StepBatch::OnHost(host) => Batch::upload(backend, pool, &host, self.whole, self.batches.adjacency())?,
+            StepBatch::OnHost(host) => Batch::upload(backend, pool, &host, self.whole)?,
             StepBatch::OnDevice(sampled) => Batch::of_sampled(backend, pool, sampled, self.whole)?,
         };
         let batches = stopwatch.next();
@@ -266,7 +265,7 @@ impl<'a, B: MiniBatchBackend> Run<'a, B> for MiniBatch<'a, B> {
         let (n_batches, before, ahead) = (epoch.n_batches(), state.partial, state.config.batch.prefetch);
         let losses = state.pool.take(state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
         let mut progress = Progress { losses, n_losses: Vec::new(), before, times: StageTimes::default() };
-        let stepper = Stepper { model: scorer.model(), whole, batches, world: *world, lr };
+        let stepper = Stepper { model: scorer.model(), whole, world: *world, lr };
         let first = before.batches as usize;
         let is_done = if let Some(device) = on_device {
             device.begin(&epoch, first, &mut state.pool)?;

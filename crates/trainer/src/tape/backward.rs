@@ -3,7 +3,7 @@
 use girih_compute::{Activation, Backend, ComputeError, Dtype, Shape};
 
 use super::deferred::DeferredGrads;
-use super::params::Gradients;
+use super::params::{Gradients, ParamId, RowGradient};
 use super::{Node, Pool, Recorded, Value, Var};
 
 /// State of the reverse pass over a tape, for an [`Operation`](super::Operation).
@@ -103,6 +103,11 @@ impl<'a, B: Backend> BackwardPass<'_, 'a, B> {
     /// Returns a buffer to the pool.
     pub fn recycle(&mut self, matrix: B::Matrix) {
         self.pool.give(self.backend, matrix);
+    }
+
+    /// Keeps the gradient of some rows of a parameter, for the optimiser.
+    pub(super) fn keep_rows(&mut self, param: ParamId, gradient: RowGradient<B>) {
+        self.gradients.put_rows(param, gradient);
     }
 
     /// Lets `write` contribute to the gradient of `var`. The flag tells `write` whether to add to the buffer or to

@@ -1,8 +1,11 @@
-//! `gather_rows` and `first_rows`: selected rows of a matrix, by id or from the start.
+//! `gather_rows`, `param_rows` and `first_rows`: selected rows of a matrix or parameter, by id or from the start.
+
+use std::sync::Arc;
 
 use girih_compute::{Backend, ComputeError, Shape};
 
-use super::{BackwardPass, Operation, Tape, Var};
+use super::params::{RowGradient, RowIds};
+use super::{BackwardPass, Operation, ParamId, Tape, Var};
 
 struct Gathered<'a, B: Backend> {
     x: Var,
@@ -11,6 +14,11 @@ struct Gathered<'a, B: Backend> {
 
 struct First {
     x: Var,
+}
+
+struct RowsOfParam<B: Backend> {
+    param: ParamId,
+    rows: Arc<RowIds<B>>,
 }
 
 impl<'a, B: Backend> Tape<'a, B> {
@@ -37,6 +45,32 @@ impl<'a, B: Backend> Tape<'a, B> {
         let mut out = self.activations(Shape::new(n_ids, self.shape(x).cols))?;
         self.backend().gather_rows(self.value(x), ids, &mut out)?;
         Ok(self.record(out, &[x], Gathered::<B> { x, ids }))
+    }
+}
+
+impl<'a, B: Backend> Tape<'a, B> {
+    /// Rows of a parameter with a row for each node, each listed once. The pass may read no other rows of it.
+    ///
+    /// A step changes these rows and their moments alone, and takes time in proportion to their number. Ranks that share a
+    /// batch sum gradients of all rows instead.
+    ///
+    /// # Errors
+    /// When an id is out of range, or the backend fails.
+    pub fn param_rows(&mut self, param: ParamId, rows: &'a Arc<RowIds<B>>) -> Result<Var, ComputeError> {
+        let all = self.param(param);
+        if self.shares_batch() {
+            return self.gather_rows(all, &rows.ids, rows.n);
+        }
+        let mut out = self.activations(Shape::new(rows.n, self.shape(all).cols))?;
+        self.backend().gather_rows(self.value(all), &rows.ids, &mut out)?;
+        Ok(self.record(out, &[all], RowsOfParam { param, rows: Arc::clone(rows) }))
+    }
+}
+
+impl<B: Backend> Operation<B> for RowsOfParam<B> {
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        pass.keep_rows(self.param, RowGradient { rows: Arc::clone(&self.rows), grad });
+        Ok(())
     }
 }
 

@@ -49,8 +49,8 @@ pub use graph::{BlockGraph, Graph};
 pub use linear::LinearOptions;
 pub use loss::Loss;
 pub(crate) use loss::LossRows;
-pub(crate) use params::Param;
-pub use params::{Gradients, ParamId, ParamInit, Params};
+pub use params::{Gradients, ParamId, ParamInit, Params, RowIds};
+pub(crate) use params::{Param, RowGradient};
 pub use pool::Pool;
 pub use spmm::SpmmOptions;
 pub use targets::{Part, Targets};
@@ -180,6 +180,11 @@ impl<'a, B: Backend> Tape<'a, B> {
     pub(crate) fn on_batch_share(mut self, is_share: bool) -> Self {
         self.is_batch_share = is_share;
         self
+    }
+
+    /// Whether ranks each compute a share of a batch.
+    fn shares_batch(&self) -> bool {
+        self.is_batch_share
     }
 
     /// Backend that the tape runs on.

@@ -1,6 +1,7 @@
 //! [`Params`]: trained matrices of a model, and [`Gradients`]: their gradients.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use girih_comm::{Collective, CommError};
 use girih_compute::{Backend, ComputeError, Dtype, Shape};
@@ -14,6 +15,11 @@ use super::ranks::Ranks;
 pub struct ParamId(usize);
 
 impl ParamId {
+    /// Place among the parameters of a model.
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+
     /// Learned features of nodes ([`FeaturesFrom::Embedding`](girih_datasets::FeaturesFrom)). They are created before
     /// all other parameters.
     pub(crate) const FEATURES: Self = Self(0);
@@ -42,6 +48,11 @@ impl<B: Backend> Params<B> {
     #[must_use]
     pub fn value(&self, id: ParamId) -> &B::Matrix {
         &self.entries[id.0].value
+    }
+
+    /// Layer of a parameter, from 0.
+    pub(crate) fn layer(&self, id: ParamId) -> usize {
+        self.entries[id.0].layer
     }
 
     /// Value of a parameter, mutable.
@@ -215,12 +226,39 @@ impl<'a, B: Backend> ParamInit<'a, B> {
     }
 }
 
+/// List of rows on the device.
+pub struct RowIds<B: Backend> {
+    /// Numbers of rows.
+    pub ids: B::Ids,
+    /// Length of the list.
+    pub n: usize,
+}
+
+impl<B: Backend> RowIds<B> {
+    /// Moves a list to the device.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub fn upload(backend: &B, ids: &[u32]) -> Result<Self, ComputeError> {
+        Ok(Self { ids: backend.upload_ids(ids)?, n: ids.len() })
+    }
+}
+
+/// Gradient of some rows of a parameter, each listed once.
+pub(crate) struct RowGradient<B: Backend> {
+    pub(crate) rows: Arc<RowIds<B>>,
+    /// Gradient of each row, in the order of the list.
+    pub(crate) grad: B::Matrix,
+}
+
 /// Gradient of every parameter. Buffers stay in place from step to step.
 pub struct Gradients<B: Backend> {
     /// `None` only while an operation writes to the buffer.
     slots: Vec<Option<B::Matrix>>,
     written: Vec<bool>,
     per_node: Vec<bool>,
+    /// Gradients of parameters of which the last pass read some rows.
+    of_rows: Vec<(ParamId, RowGradient<B>)>,
 }
 
 impl<B: Backend> Gradients<B> {
@@ -232,12 +270,13 @@ impl<B: Backend> Gradients<B> {
         let slots: Result<Vec<_>, _> =
             params.iter().map(|(_, p)| backend.zeros(backend.shape(&p.value), Dtype::F32).map(Some)).collect();
         let per_node = params.iter().map(|(_, p)| p.per_node).collect();
-        Ok(Self { slots: slots?, written: vec![false; params.len()], per_node })
+        Ok(Self { slots: slots?, written: vec![false; params.len()], per_node, of_rows: Vec::new() })
     }
 
     /// Forgets the gradients of the previous step. Replaces buffers that a failed step took out.
     pub(crate) fn begin(&mut self, backend: &B, params: &Params<B>) -> Result<(), ComputeError> {
         self.written.fill(false);
+        self.of_rows.clear();
         for (slot, (_, param)) in self.slots.iter_mut().zip(params.iter()).filter(|(slot, _)| slot.is_none()) {
             *slot = Some(backend.zeros(backend.shape(&param.value), Dtype::F32)?);
         }
@@ -263,6 +302,21 @@ impl<B: Backend> Gradients<B> {
     pub(crate) fn put(&mut self, id: ParamId, grad: B::Matrix) {
         self.slots[id.0] = Some(grad);
         self.written[id.0] = true;
+    }
+
+    /// Keeps the gradient of some rows of a parameter.
+    ///
+    /// # Panics
+    /// When the pass read rows of the parameter before, as one list, or all of them.
+    pub(super) fn put_rows(&mut self, id: ParamId, gradient: RowGradient<B>) {
+        let is_read = self.written[id.0] || self.of_rows.iter().any(|(other, _)| *other == id);
+        assert!(!is_read, "a pass reads one list of rows of a parameter");
+        self.of_rows.push((id, gradient));
+    }
+
+    /// Takes out the gradients of rows, with their parameters.
+    pub(crate) fn take_rows(&mut self) -> Vec<(ParamId, RowGradient<B>)> {
+        std::mem::take(&mut self.of_rows)
     }
 
     /// Sums the gradients of the last pass over all ranks, except for per-node parameters, whose gradients are

@@ -27,6 +27,7 @@ mod scores;
 mod sessions;
 mod settings;
 mod supported;
+mod typed_batches;
 mod weights;
 
 use std::path::Path;

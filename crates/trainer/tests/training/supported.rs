@@ -241,7 +241,7 @@ fn the_documentation_shows_the_table() {
 }
 
 /// Single changes of a combination, which reach every row of the table by four of them.
-const CHANGES: [fn(&mut Combination); 28] = [
+const CHANGES: [fn(&mut Combination); 29] = [
     |c| c.task = TaskKind::Links,
     |c| c.model = ModelKind::Sgc,
     |c| c.model = ModelKind::Rgcn,
@@ -250,6 +250,7 @@ const CHANGES: [fn(&mut Combination); 28] = [
     |c| c.batch = BatchKind::Neighbor,
     |c| c.batch = BatchKind::Cluster,
     |c| (c.replace, c.reads_neighbors_once) = (true, true),
+    |c| c.has_typed_fan_out = true,
     |c| c.norm = NormKind::Batch,
     |c| c.score_by = Some(ScoreBy::Layers),
     |c| c.precision = Dtype::Bf16,

@@ -4,10 +4,11 @@ mod ranks;
 mod relabelled;
 mod source;
 mod tiers;
+mod typed;
 
 use std::time::Duration;
 
-use girih_datasets::Dataset;
+use girih_datasets::{Dataset, TypedData};
 use girih_sampling::digest_of;
 use girih_trainer::BatchConfig;
 
@@ -17,6 +18,7 @@ use crate::error::CliError;
 use crate::output::{Results, median_ms, under_spinner};
 use ranks::Sharing;
 use source::{BatchStats, Source};
+use typed::{TypeCounts, TypedSource, describe_types};
 
 /// Samples all batches and describes them; with `--plan`, places the rows that they read.
 pub fn run(args: &SampleArgs) -> Result<(), CliError> {
@@ -28,10 +30,13 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
         return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
     }
     let dataset = load_with_warnings(&args.data, &args.data.options(args.seed, 1))?;
-    if dataset.typed.is_some() {
+    if let Some(typed) = &dataset.typed {
+        return run_on_types(args, &config, (&dataset, typed));
+    }
+    if !config.fanout_by_type.is_empty() {
         let name = &dataset.name;
-        return Err(CliError::Other(format!(
-            "{name} has types of edges, and batches of typed graphs are not sampled yet"
+        return Err(CliError::Usage(format!(
+            "--fanout names types of edges, but {name} has none; give one number a hop, such as 15,10"
         )));
     }
     if args.ranks.ranks.is_some() {
@@ -47,6 +52,25 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
     describe_source(&source, &dataset, &mut results);
     results.add("threads", n_threads, "Threads", n_threads.to_string());
     describe(&made, made.len(), n_threads, &mut results);
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// Samples all batches of a typed graph, and describes them by type.
+fn run_on_types(
+    args: &SampleArgs,
+    config: &BatchConfig,
+    (dataset, typed): (&Dataset, &TypedData),
+) -> Result<(), CliError> {
+    let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
+    let source = TypedSource::new(args, config, (dataset, typed))?;
+    let made = under_spinner("sampling", args.output, || source.make(args.epochs, n_threads))?;
+    let mut results = described(dataset, config);
+    source.describe(dataset, &mut results);
+    results.add("threads", n_threads, "Threads", n_threads.to_string());
+    let stats: Vec<BatchStats> = made.iter().map(TypeCounts::stats).collect();
+    describe(&stats, stats.len(), n_threads, &mut results);
+    describe_types(&made, typed.graph.schema(), &mut results);
     results.print(args.output.json);
     Ok(())
 }

@@ -57,7 +57,7 @@ impl<'a> Sharing<'a> {
                 config.kind.name()
             )));
         }
-        let n_layers = if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() };
+        let n_layers = config.n_hops().unwrap_or(DEFAULT_FANOUT.len());
         let ranks = args.ranks.n_ranks();
         let n_patches = args.ranks.patches.unwrap_or(ranks);
         let (dataset, patches) = match args.ranks.cut.unwrap_or_default() {

@@ -50,8 +50,7 @@ impl<'a> Source<'a> {
             let (sampler, n_batches) = config.subgraph_sampler(graph, None, (batch_size, seed))?;
             return Ok(Self::Subgraphs { graph, sampler, n_batches, seed });
         }
-        let n_layers = if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() };
-        let fan_out = config.fan_out(n_layers)?;
+        let fan_out = config.fan_out(config.n_hops().unwrap_or(DEFAULT_FANOUT.len()))?;
         let (sampler, relabel): (Box<dyn Sampler>, _) = match (config.kind, args.importance.unwrap_or_default()) {
             (BatchKind::Layer, Importance::Ladies) => {
                 (Box::new(LayerSampler::ladies(fan_out.clone(), args.replace)), None)

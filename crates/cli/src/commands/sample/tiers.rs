@@ -28,7 +28,7 @@ pub(super) fn run(args: &SampleArgs, config: &BatchConfig, dataset: &Dataset) ->
         return Err(CliError::Usage(format!("--plan is for neighbor batches, and these are {found} batches")));
     }
     let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
-    let fan_out = config.fan_out(if config.fanout.is_empty() { DEFAULT_FANOUT.len() } else { config.fanout.len() })?;
+    let fan_out = config.fan_out(config.n_hops().unwrap_or(DEFAULT_FANOUT.len()))?;
     let loader = loader(args, &fan_out, dataset)?;
     let counted = |epoch| Visits::of(&loader, epoch, BATCHES, n_threads);
     let (presampled, held_out) =

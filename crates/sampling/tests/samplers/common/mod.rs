@@ -67,7 +67,7 @@ fn plain_position(stream: &mut Stream, bound: usize) -> usize {
 }
 
 /// Edges that one node draws.
-fn plain_draw(
+pub fn plain_draw(
     graph: &Csr,
     node: NodeId,
     neighbors: Neighbors,

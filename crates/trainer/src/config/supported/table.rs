@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 38] = [
+pub(super) static TABLE: [Row; 43] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -129,6 +129,22 @@ pub(super) static TABLE: [Row; 38] = [
             "--batch {batch} with --model {model}",
             "it propagates over more hops than these batches contain",
             "give --batch cluster, saint or full",
+        ],
+    ),
+    Row::new(
+        |c| !matches!(c.batch, Full | Neighbor) && c.model.properties().batches == ModelBatches::Neighbors,
+        [
+            "--batch {batch} with --model {model}",
+            "such batches have no types of edges",
+            "give --batch neighbor or full",
+        ],
+    ),
+    Row::new(
+        |c| !c.batch_reads_types() && c.has_typed_fan_out,
+        [
+            "a --fanout by edge type with --model {model} and --batch {batch}",
+            "only neighbor batches of models that read relations have types of edges",
+            "give one number a layer, such as 15,10, or --model rgcn, hsage, rgat or hgt",
         ],
     ),
     Row::new(
@@ -204,6 +220,30 @@ pub(super) static TABLE: [Row; 38] = [
             "--feature-cache or --topology-cache with --batch full",
             "full batches read the whole graph and all features in each step",
             "leave the caches out, or give --batch neighbor",
+        ],
+    ),
+    Row::new(
+        |c| c.has_cache() && c.model.reads_relations(),
+        [
+            "--feature-cache or --topology-cache with --model {model}",
+            "the device holds the features and relations of all types",
+            "leave the caches out",
+        ],
+    ),
+    Row::new(
+        |c| c.score_by == Some(ScoreBy::Layers) && c.model.reads_relations(),
+        [
+            "--score-by layers with --model {model}",
+            "its scores are computed in one pass over the whole graph",
+            "leave --score-by out",
+        ],
+    ),
+    Row::new(
+        |c| c.is_dry_run && c.is_sampled() && c.model.reads_relations(),
+        [
+            "a plan of --batch {batch} with --model {model}",
+            "sizes of typed batches are not predicted yet",
+            "plan --batch full, or train one epoch",
         ],
     ),
     Row::new(

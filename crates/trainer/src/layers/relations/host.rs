@@ -1,33 +1,155 @@
-//! Lists and matrices of a layer's relations, made on the host.
+//! [`HostLayer`]: lists and matrices of a layer's relations, made on the host.
 
 use girih_compute::ComputeError;
-use girih_graph_format::{Csr, NodeId, PlacedRelation, RelationSizes, TypedGraph};
+use girih_graph_format::{Csr, NodeId, TypedGraph};
 
-use super::types::{LayerTypes, first_row};
+use super::RelationForm;
+use super::types::{LayerTypes, first_row, runs};
 
 /// Result of moving a graph to a device.
 pub(super) type Uploaded<T> = Result<T, ComputeError>;
 
-/// Relation of a layer, with its place among the rows of the layer.
-struct LayerRelation<'a> {
-    placed: PlacedRelation<'a>,
-    /// Row of the first source among the source rows.
-    first_source: usize,
-    /// Row of the first destination among the destination rows.
-    first_destination: usize,
+/// Edges of a layer on the host.
+pub struct LayerEdges<'a> {
+    /// Number of sources of each node type of the graph.
+    pub n_sources: &'a [usize],
+    /// Number of destinations of each node type, which are the first of its sources.
+    pub n_destinations: &'a [usize],
+    /// Relations of the layer, in their order.
+    pub relations: Vec<RelationEdges<'a>>,
 }
 
-/// Relations of a layer in their order.
-fn relations<'a>(typed: &'a TypedGraph, types: &LayerTypes) -> Vec<LayerRelation<'a>> {
-    let sizes = typed.sizes();
-    let (source_runs, destination_runs) = (types.source_runs(sizes), types.destination_runs(sizes));
-    let of_layer = typed.placed_relations().filter(|of| types.relations.contains(&of.number));
-    let relations = of_layer.map(|of| LayerRelation {
-        first_source: first_row(&types.sources, &source_runs, sizes.relations[of.number].source),
-        first_destination: first_row(&types.destinations, &destination_runs, of.destination),
-        placed: of,
-    });
-    relations.collect()
+/// Edges of one relation.
+#[derive(Clone, Copy)]
+pub struct RelationEdges<'a> {
+    /// Number of the source type.
+    pub source: usize,
+    /// Number of the destination type.
+    pub destination: usize,
+    /// Neighbors of each destination by ids inside the types, `destinations × sources`.
+    pub adjacency: &'a Csr,
+}
+
+impl<'a> LayerEdges<'a> {
+    /// Edges of a whole graph.
+    ///
+    /// # Panics
+    /// When the graph does not have the types of the layer.
+    #[must_use]
+    pub fn of_graph(typed: &'a TypedGraph, types: &LayerTypes) -> Self {
+        let n_nodes = &typed.sizes().node_types[..];
+        let relation = |&number: &usize| {
+            let edges = &typed.schema().edge_types()[number];
+            let adjacency = &typed.relations()[number];
+            RelationEdges { source: edges.source, destination: edges.destination, adjacency }
+        };
+        let relations = types.relations.iter().map(relation).collect();
+        Self { n_sources: n_nodes, n_destinations: n_nodes, relations }
+    }
+
+    /// First row of each source type, then the number of rows.
+    fn source_runs(&self, types: &LayerTypes) -> Vec<usize> {
+        runs(types.sources.iter().map(|&of| self.n_sources[of]))
+    }
+
+    /// First row of each destination type, then the number of rows.
+    fn destination_runs(&self, types: &LayerTypes) -> Vec<usize> {
+        runs(types.destinations.iter().map(|&of| self.n_destinations[of]))
+    }
+
+    /// Relations with their places among the rows of the layer.
+    fn placed(&self, types: &LayerTypes) -> Vec<Placed<'a>> {
+        let (source_runs, destination_runs) = (self.source_runs(types), self.destination_runs(types));
+        let relations = self.relations.iter().zip(&types.relations).map(|(of, number)| Placed {
+            first_source: first_row(&types.sources, &source_runs, of.source) as NodeId,
+            first_destination: first_row(&types.destinations, &destination_runs, of.destination),
+            edges: *of,
+            is_transformed: types.transformed.contains(number),
+        });
+        relations.collect()
+    }
+}
+
+/// Relation of a layer, with its place among the rows of the layer.
+struct Placed<'a> {
+    edges: RelationEdges<'a>,
+    /// Row of the first source among the source rows.
+    first_source: NodeId,
+    /// Row of the first destination among the destination rows.
+    first_destination: usize,
+    /// Whether sources are transformed before they are averaged.
+    is_transformed: bool,
+}
+
+/// Relations of a layer on the host, in the form in which a model reads them.
+pub struct HostLayer {
+    pub(super) source_runs: Vec<usize>,
+    pub(super) destination_runs: Vec<usize>,
+    /// Source row of each destination; `None` if they are the same.
+    pub(super) own: Option<Vec<NodeId>>,
+    pub(super) graph: HostGraph,
+}
+
+/// As [`RelationGraph`](super::RelationGraph), on the host.
+pub(super) enum HostGraph {
+    Means { means: Csr, runs: Vec<usize>, sums: Csr, transformed: Option<(Pairs, Csr)> },
+    AttentionByRelation { pairs: Pairs, stacked: Vec<NodeId>, runs: Vec<usize>, pattern: Csr, sums: Csr },
+    Attention { pairs: Pairs, pattern: Csr, diagonal: Csr, types: Vec<u32> },
+}
+
+impl HostLayer {
+    /// Relations of a layer in the form that a model reads.
+    ///
+    /// # Errors
+    /// When the layer has more than 2³² rows or edges.
+    ///
+    /// # Panics
+    /// When the edges do not have the types of the layer.
+    pub fn new(edges: &LayerEdges<'_>, types: &LayerTypes, form: RelationForm) -> Uploaded<Self> {
+        let (source_runs, destination_runs) = (edges.source_runs(types), edges.destination_runs(types));
+        let own = own(edges, types, &source_runs);
+        let relations = edges.placed(types);
+        let (n_sources, n_destinations) = (last(&source_runs), last(&destination_runs));
+        let graph = match form {
+            RelationForm::Means => {
+                let stacked = Stacked::of(&relations, None);
+                let transformed = || {
+                    let pairs = Pairs::of(&relations, types, |relation| relation.is_transformed);
+                    let means = pairs.means(&relations, (types, &destination_runs))?;
+                    Ok((pairs, means))
+                };
+                let transformed = if types.transformed.is_empty() { None } else { Some(transformed()?) };
+                HostGraph::Means {
+                    means: stacked.neighbors(n_sources)?,
+                    sums: stacked.sums(n_destinations)?,
+                    runs: stacked.runs,
+                    transformed,
+                }
+            }
+            RelationForm::AttentionByRelation => {
+                let pairs = Pairs::of(&relations, types, |_| true);
+                let stacked = Stacked::of(&relations, Some(&pairs));
+                HostGraph::AttentionByRelation {
+                    stacked: stacked.destinations.iter().map(|&row| own[row as usize]).collect(),
+                    pattern: stacked.neighbors(pairs.rows.len())?,
+                    sums: stacked.sums(n_destinations)?,
+                    runs: stacked.runs,
+                    pairs,
+                }
+            }
+            RelationForm::Attention => {
+                let pairs = Pairs::of(&relations, types, |_| true);
+                HostGraph::Attention {
+                    pattern: pairs.of_destinations(&relations, (types, &destination_runs))?,
+                    diagonal: diagonal(n_destinations)?,
+                    types: places_of_types(&destination_runs),
+                    pairs,
+                }
+            }
+        };
+        let keeps_rows = types.keeps_rows() && source_runs == destination_runs;
+        Ok(Self { source_runs, destination_runs, own: (!keeps_rows).then_some(own), graph })
+    }
 }
 
 /// Last element of a list of runs: the number of rows.
@@ -36,23 +158,22 @@ pub(super) fn last(runs: &[usize]) -> usize {
 }
 
 /// Source row of each destination of a layer.
-pub(super) fn own(sizes: &RelationSizes, types: &LayerTypes) -> Vec<NodeId> {
-    let runs = types.source_runs(sizes);
+fn own(edges: &LayerEdges<'_>, types: &LayerTypes, source_runs: &[usize]) -> Vec<NodeId> {
     let of_type = |&of: &usize| {
-        let first = first_row(&types.sources, &runs, of);
-        (first..first + sizes.node_types[of]).map(|row| row as NodeId)
+        let first = first_row(&types.sources, source_runs, of);
+        (first..first + edges.n_destinations[of]).map(|row| row as NodeId)
     };
     types.destinations.iter().flat_map(of_type).collect()
 }
 
 /// Place of the type of each destination among the destination types.
-pub(super) fn places_of_types(sizes: &RelationSizes, types: &LayerTypes) -> Vec<u32> {
-    let of_type = |(place, &of): (usize, &usize)| std::iter::repeat_n(place as u32, sizes.node_types[of]);
-    types.destinations.iter().enumerate().flat_map(of_type).collect()
+fn places_of_types(destination_runs: &[usize]) -> Vec<u32> {
+    let of_type = |(place, ends): (usize, &[usize])| std::iter::repeat_n(place as u32, ends[1] - ends[0]);
+    destination_runs.windows(2).enumerate().flat_map(of_type).collect()
 }
 
 /// Identity matrix.
-pub(super) fn diagonal(n: usize) -> Uploaded<Csr> {
+fn diagonal(n: usize) -> Uploaded<Csr> {
     matrix((n, n), (0..=n as u64).collect(), (0..n as NodeId).collect(), None)
 }
 
@@ -67,49 +188,53 @@ fn matrix(
 }
 
 /// Stacked rows of a layer: pairs of a relation and a destination with neighbors by it.
-pub(super) struct Stacked {
+struct Stacked {
     indptr: Vec<u64>,
     /// Source rows of neighbors, or their pairs.
     indices: Vec<NodeId>,
     /// Destination row of each stacked row.
     destinations: Vec<NodeId>,
+    /// First stacked row of each relation, then the number of stacked rows.
+    runs: Vec<usize>,
 }
 
 impl Stacked {
-    /// Stacked rows whose neighbors are source rows, or pairs if they are given.
-    pub(super) fn of(typed: &TypedGraph, types: &LayerTypes, pairs: Option<&Pairs>) -> Self {
-        let mut stacked = Self { indptr: vec![0], indices: Vec::new(), destinations: Vec::new() };
-        let first = |&(place, _): &(usize, LayerRelation<'_>)| !types.transformed.contains(&types.relations[place]);
-        for (place, of) in relations(typed, types).into_iter().enumerate().filter(first) {
-            let column = |&u: &NodeId| match pairs {
-                None => of.first_source as NodeId + u,
-                Some(pairs) => pairs.position(place, of.first_source as NodeId + u),
-            };
-            for v in (0..of.placed.adjacency.n_rows()).filter(|&v| of.placed.adjacency.degree(v) > 0) {
-                stacked.indices.extend(of.placed.adjacency.row(v).iter().map(column));
-                stacked.indptr.push(stacked.indices.len() as u64);
-                stacked.destinations.push((of.first_destination + v) as NodeId);
+    /// Stacked rows whose neighbors are source rows, or pairs if they are given. Relations that are transformed first have
+    /// none.
+    fn of(relations: &[Placed<'_>], pairs: Option<&Pairs>) -> Self {
+        let mut stacked = Self { indptr: vec![0], indices: Vec::new(), destinations: Vec::new(), runs: vec![0] };
+        for (place, of) in relations.iter().enumerate() {
+            if !of.is_transformed {
+                stacked.add(place, of, pairs);
             }
+            stacked.runs.push(stacked.destinations.len());
         }
         stacked
     }
 
+    fn add(&mut self, place: usize, of: &Placed<'_>, pairs: Option<&Pairs>) {
+        let adjacency = of.edges.adjacency;
+        let column = |&u: &NodeId| match pairs {
+            None => of.first_source + u,
+            Some(pairs) => pairs.position(place, of.first_source + u),
+        };
+        for v in (0..adjacency.n_rows()).filter(|&v| adjacency.degree(v) > 0) {
+            self.indices.extend(adjacency.row(v).iter().map(column));
+            self.indptr.push(self.indices.len() as u64);
+            self.destinations.push((of.first_destination + v) as NodeId);
+        }
+    }
+
     /// Pattern of the neighbors, `stacked rows × n_cols`.
-    pub(super) fn neighbors(&self, n_cols: usize) -> Uploaded<Csr> {
+    fn neighbors(&self, n_cols: usize) -> Uploaded<Csr> {
         matrix((self.destinations.len(), n_cols), self.indptr.clone(), self.indices.clone(), None)
     }
 
     /// Matrix that sums the stacked rows of each destination.
-    pub(super) fn sums(&self, sizes: &RelationSizes, types: &LayerTypes) -> Uploaded<Csr> {
-        let (n, n_destinations) = (self.destinations.len(), last(&types.destination_runs(sizes)));
+    fn sums(&self, n_destinations: usize) -> Uploaded<Csr> {
+        let n = self.destinations.len();
         let of_rows = matrix((n, n_destinations), (0..=n as u64).collect(), self.destinations.clone(), None)?;
         Ok(of_rows.transposed())
-    }
-
-    /// Source row of the destination of each stacked row.
-    pub(super) fn source_rows(&self, sizes: &RelationSizes, types: &LayerTypes) -> Vec<NodeId> {
-        let own = own(sizes, types);
-        self.destinations.iter().map(|&destination| own[destination as usize]).collect()
     }
 }
 
@@ -117,51 +242,45 @@ impl Stacked {
 pub(super) struct Pairs {
     /// Source row of each pair.
     pub(super) rows: Vec<NodeId>,
-    /// First pair of each relation.
-    first: Vec<usize>,
+    /// First pair of each relation, then the number of pairs.
+    pub(super) runs: Vec<usize>,
     /// Place of each relation's source type among the source types.
     pub(super) sources: Vec<u32>,
 }
 
 impl Pairs {
     /// Pairs of the relations that are `wanted`; others have none.
-    pub(super) fn of(typed: &TypedGraph, types: &LayerTypes, wanted: impl Fn(usize) -> bool) -> Self {
-        let (mut rows, mut first) = (Vec::new(), vec![0]);
-        for (&number, of) in types.relations.iter().zip(relations(typed, types)) {
-            if !wanted(number) {
-                first.push(rows.len());
-                continue;
+    fn of(relations: &[Placed<'_>], types: &LayerTypes, wanted: impl Fn(&Placed<'_>) -> bool) -> Self {
+        let (mut rows, mut runs) = (Vec::new(), vec![0]);
+        for of in relations {
+            if wanted(of) {
+                rows.extend(of.edges.adjacency.used_columns().map(|u| of.first_source + u as NodeId));
             }
-            rows.extend(of.placed.sources().map(|u| (of.first_source + u) as NodeId));
-            first.push(rows.len());
+            runs.push(rows.len());
         }
-        let place = |&number: &usize| {
-            let source = typed.schema().edge_types()[number].source;
-            types.sources.partition_point(|&of| of < source) as u32
-        };
-        let sources = types.relations.iter().map(place).collect();
-        Self { rows, first, sources }
+        let place = |of: &Placed<'_>| types.sources.partition_point(|&source| source < of.edges.source) as u32;
+        Self { rows, runs, sources: relations.iter().map(place).collect() }
     }
 
     /// Number of the pair of a relation, by its place in the layer, and a source row.
     fn position(&self, place: usize, row: NodeId) -> NodeId {
-        let of_relation = &self.rows[self.first[place]..self.first[place + 1]];
-        (self.first[place] + of_relation.partition_point(|&of| of < row)) as NodeId
+        let of_relation = &self.rows[self.runs[place]..self.runs[place + 1]];
+        (self.runs[place] + of_relation.partition_point(|&of| of < row)) as NodeId
     }
 
     /// Pattern of the neighbors of each destination by all relations, `destinations × pairs`.
-    pub(super) fn of_destinations(&self, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Csr> {
-        let rows = neighbors_of_destinations(typed, types, |place, row, _| Some((self.position(place, row), 1.0)));
+    fn of_destinations(&self, relations: &[Placed<'_>], of: (&LayerTypes, &[usize])) -> Uploaded<Csr> {
+        let rows = neighbors_of_destinations(relations, of, |place, row, _| Some((self.position(place, row), 1.0)));
         matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, None)
     }
 
     /// Sums of the means of each relation with pairs, `destinations × pairs`.
-    pub(super) fn means(&self, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Csr> {
+    fn means(&self, relations: &[Placed<'_>], of: (&LayerTypes, &[usize])) -> Uploaded<Csr> {
         let of_pair = |place: usize, row: NodeId, degree: usize| {
-            let has_pairs = self.first[place] < self.first[place + 1];
+            let has_pairs = self.runs[place] < self.runs[place + 1];
             has_pairs.then(|| (self.position(place, row), 1.0 / degree as f32))
         };
-        let rows = neighbors_of_destinations(typed, types, of_pair);
+        let rows = neighbors_of_destinations(relations, of, of_pair);
         matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, Some(rows.values))
     }
 }
@@ -176,23 +295,22 @@ struct WeightedRows {
 /// Neighbors of each destination by all relations. `entry` gives column and value for the place of a relation, a source
 /// row and the number of neighbors by that relation; or nothing, for relations that are left out.
 fn neighbors_of_destinations(
-    typed: &TypedGraph,
-    types: &LayerTypes,
+    relations: &[Placed<'_>],
+    (types, destination_runs): (&LayerTypes, &[usize]),
     entry: impl Fn(usize, NodeId, usize) -> Option<(NodeId, f32)>,
 ) -> WeightedRows {
-    let relations = relations(typed, types);
-    let runs = types.destination_runs(typed.sizes());
-    let (mut indptr, mut entries) = (vec![0_u64], Vec::with_capacity(types.n_edges(typed.sizes())));
-    for (node_type, ends) in types.destinations.iter().zip(runs.windows(2)) {
+    let n_edges = relations.iter().map(|of| of.edges.adjacency.nnz()).sum();
+    let (mut indptr, mut entries) = (vec![0_u64], Vec::with_capacity(n_edges));
+    for (node_type, ends) in types.destinations.iter().zip(destination_runs.windows(2)) {
         let by_place = relations.iter().enumerate();
-        let into: Vec<(usize, &LayerRelation<'_>)> =
-            by_place.filter(|(_, relation)| relation.placed.destination == *node_type).collect();
+        let into: Vec<(usize, &Placed<'_>)> =
+            by_place.filter(|(_, relation)| relation.edges.destination == *node_type).collect();
         for v in 0..ends[1] - ends[0] {
             let start = entries.len();
             for &(place, of) in &into {
-                let degree = of.placed.adjacency.degree(v);
-                let row = |u: &NodeId| entry(place, of.first_source as NodeId + u, degree);
-                entries.extend(of.placed.adjacency.row(v).iter().filter_map(row));
+                let degree = of.edges.adjacency.degree(v);
+                let row = |u: &NodeId| entry(place, of.first_source + u, degree);
+                entries.extend(of.edges.adjacency.row(v).iter().filter_map(row));
             }
             entries[start..].sort_unstable_by_key(|&(column, _)| column);
             indptr.push(entries.len() as u64);
@@ -207,35 +325,27 @@ pub(super) struct SourcePairs {
     pub(super) rows: Vec<NodeId>,
     /// Place of each pair's edge type among those of the layer.
     pub(super) relations: Vec<u32>,
-    /// First pair of each row.
-    first: Vec<usize>,
+    /// Row `v` has `1 / n` at the pairs of each edge type that ends in `v`, with `n` neighbors by it.
+    pub(super) means: Csr,
 }
 
 impl SourcePairs {
-    pub(super) fn of(typed: &TypedGraph, types: &LayerTypes) -> Self {
-        let by_relation = Pairs::of(typed, types, |_| true);
-        let places = by_relation.first.windows(2).enumerate();
+    /// Pairs of a layer.
+    pub(super) fn of(edges: &LayerEdges<'_>, types: &LayerTypes) -> Uploaded<Self> {
+        let placed = edges.placed(types);
+        let by_relation = Pairs::of(&placed, types, |_| true);
+        let places = by_relation.runs.windows(2).enumerate();
         let mut pairs: Vec<(NodeId, u32)> = places
             .flat_map(|(place, ends)| by_relation.rows[ends[0]..ends[1]].iter().map(move |&row| (row, place as u32)))
             .collect();
         pairs.sort_unstable();
-        let (rows, relations): (Vec<NodeId>, Vec<u32>) = pairs.into_iter().unzip();
-        let n_rows = last(&types.source_runs(typed.sizes()));
-        let first = (0..=n_rows).map(|row| rows.partition_point(|&of| (of as usize) < row)).collect();
-        Self { rows, relations, first }
-    }
-
-    /// Position of a pair.
-    fn position(&self, row: NodeId, place: usize) -> NodeId {
-        let row = row as usize;
-        let of_row = &self.relations[self.first[row]..self.first[row + 1]];
-        (self.first[row] + of_row.partition_point(|&of| (of as usize) < place)) as NodeId
-    }
-
-    /// Matrix whose row `v` has `1 / n` at the pairs of each edge type that ends in `v`, with `n` neighbors by it.
-    pub(super) fn means(&self, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Csr> {
-        let of_pair = |place: usize, row: NodeId, degree: usize| Some((self.position(row, place), 1.0 / degree as f32));
-        let rows = neighbors_of_destinations(typed, types, of_pair);
-        matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, Some(rows.values))
+        let of_pair = |place: usize, row: NodeId, degree: usize| {
+            let position = pairs.binary_search(&(row, place as u32)).expect("sources have pairs");
+            Some((position as NodeId, 1.0 / degree as f32))
+        };
+        let rows = neighbors_of_destinations(&placed, (types, &edges.destination_runs(types)), of_pair);
+        let means = matrix((rows.indptr.len() - 1, pairs.len()), rows.indptr, rows.indices, Some(rows.values))?;
+        let (rows, relations) = pairs.into_iter().unzip();
+        Ok(Self { rows, relations, means })
     }
 }

@@ -107,7 +107,7 @@ impl LayerTypes {
 }
 
 /// First element of each part, then the number of elements.
-fn runs(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
+pub(super) fn runs(sizes: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut end = 0;
     let ends = sizes.map(|size| {
         end += size;

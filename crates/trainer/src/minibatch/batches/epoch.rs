@@ -37,6 +37,7 @@ impl Batches<'_> {
                 let options = LoaderOptions { seed: self.seed, ..source.options() };
                 Plan::Seeds(EpochPlan::new(seeds.clone(), options, epoch as u32))
             }
+            Source::Typed(seeds) => Plan::Seeds(seeds.plan(epoch as u32)),
             Source::Subgraphs(..) => Plan::Subgraphs,
             Source::Links(links, batch_size, _) => Plan::Links(links.epoch(epoch, *batch_size)),
         };
@@ -146,7 +147,8 @@ impl EpochBatches<'_> {
     /// # Errors
     /// When the sampler fails.
     pub fn make(&self, at: usize) -> Result<HostBatch, TrainError> {
-        let (batches, graph) = (self.batches, self.batches.neighborhoods.graph());
+        let batches = self.batches;
+        let graph = || batches.rows().0.graph();
         let key = DrawKey::new(batches.seed, self.epoch, at as u32);
         match (&batches.source, &self.plan) {
             (Source::Seeds(loader, draws_together), Plan::Seeds(plan)) => {
@@ -154,16 +156,20 @@ impl EpochBatches<'_> {
                 let loss = HostLoss::Rows { rows: (0..mine.len() as u32).collect(), weights: None };
                 let batch = if *draws_together && mine.len() < n_all {
                     // Each rank samples the whole batch, and takes its part.
-                    loader.sampler().sample(graph, plan.seeds(at), key)?.of_seeds(batches.share(n_all))
+                    loader.sampler().sample(graph(), plan.seeds(at), key)?.of_seeds(batches.share(n_all))
                 } else {
-                    loader.sampler().sample(graph, &mine, key)?
+                    loader.sampler().sample(graph(), &mine, key)?
                 };
                 Ok(batches.of_blocks(&batch, (loss, n_all))?)
+            }
+            (Source::Typed(typed), _) => {
+                let Drawn { mine, n_all, key, .. } = self.seeds(at);
+                typed.batch(&mine, key, n_all)
             }
             (Source::Patches(..), _) => self.load(self.draw(at)?),
             (Source::Subgraphs(subgraphs), _) => {
                 let of_epoch = (batches.seed, self.epoch);
-                Ok(batches.of_subgraphs(subgraphs.of_step(graph, of_epoch, at, batches.rank)?)?)
+                Ok(batches.of_subgraphs(subgraphs.of_step(graph(), of_epoch, at, batches.rank)?)?)
             }
             (Source::Links(links, _, sampler), Plan::Links(plan)) => {
                 batches.of_pairs(&links.batch(plan, at), sampler, key)

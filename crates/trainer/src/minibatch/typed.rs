@@ -1,0 +1,7 @@
+//! Mini-batches of typed graphs, for models that read relations.
+
+mod seeds;
+mod session;
+
+pub(crate) use seeds::TypedSeeds;
+pub(crate) use session::TypedSession;
