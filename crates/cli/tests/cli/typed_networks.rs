@@ -65,6 +65,73 @@ fn networks_learn_from_several_types_of_nodes() {
 }
 
 #[test]
+fn networks_learn_from_batches_of_several_types() {
+    let work = Workspace::new();
+    let data = papers(&work);
+    let cases: [(&str, &str, &[&str]); 5] = [
+        ("rgcn", "5,3", &["--hidden", "8"]),
+        ("hsage", "rev_pa=4,2; author.pa.paper=0,0; *=3,3", &["--codec", "int8"]),
+        ("hsage", "-1,2", &["--node-features", "author=learned:3"]),
+        ("rgat", "5,3", &["--heads", "2"]),
+        ("hgt", "5,3", &["--heads", "2", "--node-features", "author=constant"]),
+    ];
+    for (number, (model, fanout, more)) in cases.iter().enumerate() {
+        let run = work.arg(&format!("run{number}"));
+        let batches = ["--batch", "neighbor", "--fanout", fanout, "--batch-size", "8"];
+        let command =
+            [&["train", "--data", &data, "--model", model, "--epochs", "30"], &NAMES[..], &batches, more].concat();
+        let trained = girih(&[&command[..], &["--out", &run, "--json"]].concat()).ok().result();
+        let score = trained["test_accuracy"].as_f64().unwrap();
+        assert!(score > 0.85, "{model} {more:?}: {score}");
+        let evaluated = girih(&["evaluate", "--checkpoint", &run, "--json"]).ok().result();
+        assert_eq!(evaluated["test_accuracy"], trained["test_accuracy"], "{model} {more:?}");
+        let predicted = girih(&["predict", "--checkpoint", &run, "--out", &work.arg("p.tsv"), "--json"]).ok().result();
+        assert_eq!(predicted["nodes"], N_PAPERS);
+    }
+    let closed = ["--batch", "neighbor", "--fanout", "rev_pa=0,0; *=2,2", "--epochs", "1"];
+    let told = girih(&[&["train", "--data", &data, "--model", "hsage"], &NAMES[..], &closed].concat()).ok();
+    assert!(told.err.contains("--fanout follows no edge type into paper"), "{}", told.err);
+}
+
+#[test]
+fn batches_are_counted_by_type() {
+    let work = Workspace::new();
+    let data = papers(&work);
+    let sampled = |more: &[&str]| {
+        let command = [&["sample", "--data", &data, "--batch-size", "10"], &NAMES[..], more].concat();
+        girih(&[&command[..], &["--json"]].concat()).ok().result()
+    };
+    let result = sampled(&["--fanout", "2,2"]);
+    assert_eq!((&result["seeds"], &result["batches"]), (&30.into(), &3.into()));
+    // Two authors of each paper, then authors of these papers and papers and venues of these authors.
+    assert_eq!(result["nodes_per_type"]["topic"], 0.0);
+    assert!(result["nodes_per_type"]["venue"].as_f64().unwrap() > 0.0, "{result}");
+    let edges = result["edges_per_type"].as_object().unwrap();
+    let total: f64 = edges.values().map(|n| n.as_f64().unwrap()).sum();
+    assert_eq!((edges.len(), total), (6, result["edges_per_batch"].as_f64().unwrap()));
+    for threads in ["1", "3"] {
+        assert_eq!(sampled(&["--fanout", "2,2", "--threads", threads])["digest"], result["digest"]);
+    }
+    for other in
+        [&["--fanout", "*=2,2; pa=1,1"][..], &["--fanout", "2,2", "--replace"], &["--fanout", "2,2", "--seed", "1"]]
+    {
+        assert_ne!(sampled(other)["digest"], result["digest"], "{other:?}");
+    }
+    let shown = girih(&[&["sample", "--data", &data, "--fanout", "2,2"], &NAMES[..]].concat()).ok().out;
+    assert!(shown.contains("author.rev_pa.paper") && shown.contains("Inputs by type"), "{shown}");
+    let refused = |more: &[&str]| girih(&[&["sample", "--data", &data], &NAMES[..], more].concat()).refused(2);
+    for (more, expected) in [
+        (&["--batch", "cluster"][..], "cluster batches have none; give --batch neighbor"),
+        (&["--ranks", "2"], "--ranks divides graphs without types; leave it out"),
+        (&["--draws", "labor"], "--draws chooses among rules for graphs without types"),
+        (&["--fanout", "rev_pa=0; *=3"], "--fanout follows no edge type into paper"),
+    ] {
+        let message = refused(more);
+        assert!(says(&message, expected), "{more:?}: {message}");
+    }
+}
+
+#[test]
 fn results_are_those_of_the_target_by_its_own_ids() {
     let work = Workspace::new();
     let (data, run) = (papers(&work), work.arg("run"));
@@ -106,7 +173,20 @@ fn rules_and_data_that_do_not_fit_are_refused() {
           there is venue.rev_av.author, paper.pa.author",
         ),
         (&["--node-features", "venue=mean:av"], "venue is to have the mean over av, but author has no features"),
-        (&["--batch", "neighbor"], "--batch neighbor with --model hsage is not supported"),
+        (
+            &["--batch", "layer"],
+            "--batch layer with --model hsage is not supported: such batches have no types of edges",
+        ),
+        (
+            &["--batch", "neighbor", "--fanout", "writes=3,3; *=1,1"],
+            "the fan-out names the edge type \"writes\", which the graph does not have; it has paper.pa.author",
+        ),
+        (
+            &["--batch", "neighbor", "--fanout", "pa=3,3"],
+            "the fan-out says nothing of the edge type author.rev_pa.paper",
+        ),
+        (&["--batch", "neighbor", "--fanout", "pa=3; *=1"], "has 1 hops, but the model has 2 layers"),
+        (&["--batch", "neighbor", "--plan"], "sizes of typed batches are not predicted yet"),
         (&["--ranks", "2"], "--model hsage on ranks is not supported"),
         (&["--heads", "2"], "hsage"),
     ] {

@@ -1,7 +1,7 @@
 //! Checks of data before training: nodes, features, labels and split.
 
 use girih_datasets::{Dataset, FeaturesFrom, Labels, Outline};
-use girih_graph_format::Notes;
+use girih_graph_format::{Notes, Schema};
 use girih_partition::counted;
 
 use super::features::NodeFeatures;
@@ -106,6 +106,9 @@ pub fn unread_types(config: &TrainConfig, outline: &Outline) -> Notes {
     if sizes.node_types.len() < 2 || !config.model.kind.reads_relations() || config.model.layers == 0 {
         return notes;
     }
+    if let Some(why) = unread_neighbors(config, schema, outline.target) {
+        notes.leave_out("all edges", why);
+    }
     let first = LayerTypes::of(sizes, Some(outline.target), config.model.layers).swap_remove(0);
     let nodes = (0..sizes.node_types.len()).filter(|of| !first.sources.contains(of));
     let edges = (0..sizes.relations.len()).filter(|of| !first.relations.contains(of));
@@ -120,6 +123,13 @@ pub fn unread_types(config: &TrainConfig, outline: &Outline) -> Notes {
         notes.leave_out(format!("the edge types {}", joined(edges, "and")), why);
     }
     notes
+}
+
+/// Why the mini-batches of a configuration read no neighbors, if that is so.
+fn unread_neighbors(config: &TrainConfig, schema: &Schema, target: usize) -> Option<String> {
+    let fan_out = config.batch.typed_fan_out(schema, config.model.layers).ok()?;
+    let is_closed = config.batch.is_sampled() && fan_out.is_closed(schema, target);
+    is_closed.then(|| format!("--fanout follows no edge type into {}", schema.node_types()[target].name))
 }
 
 /// Refuses data without nodes, data of users and items, and data without features.

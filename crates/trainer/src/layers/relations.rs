@@ -13,7 +13,7 @@ use super::FeatureInput;
 use crate::tape::{RowIds, Tape, Var};
 
 pub use host::{HostLayer, LayerEdges, RelationEdges};
-pub use types::LayerTypes;
+pub use types::{LayerTypes, RelationForm};
 
 /// Relations that a model reads, as part of its [`InputSpec`](crate::InputSpec).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,17 +26,6 @@ pub struct RelationSpec {
     pub learns_pairs: bool,
     /// Whether dropout masks the features of node types.
     pub masks_features: bool,
-}
-
-/// Form in which layers read relations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RelationForm {
-    /// Means over the neighbors of each relation.
-    Means,
-    /// Attention among the neighbors of each relation.
-    AttentionByRelation,
-    /// Attention among all neighbors of a destination.
-    Attention,
 }
 
 /// Typed graph on the device.

@@ -3,8 +3,7 @@
 use girih_compute::ComputeError;
 use girih_graph_format::{Csr, NodeId, TypedGraph};
 
-use super::RelationForm;
-use super::types::{LayerTypes, first_row, runs};
+use super::types::{LayerTypes, RelationForm, first_row, runs};
 
 /// Result of moving a graph to a device.
 pub(super) type Uploaded<T> = Result<T, ComputeError>;

@@ -1,4 +1,4 @@
-//! [`LayerTypes`]: types of nodes and edges that a layer reads and computes.
+//! [`LayerTypes`]: types of nodes and edges that a layer reads and computes, and the [`RelationForm`] in which it reads them.
 
 use girih_graph_format::{RelationSize, RelationSizes};
 
@@ -16,6 +16,17 @@ pub struct LayerTypes {
     pub relations: Vec<usize>,
     /// Edge types among them whose sources are transformed before they are averaged; all others are averaged first.
     pub transformed: Vec<usize>,
+}
+
+/// Form in which layers read relations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationForm {
+    /// Means over the neighbors of each relation.
+    Means,
+    /// Attention among the neighbors of each relation.
+    AttentionByRelation,
+    /// Attention among all neighbors of a destination.
+    Attention,
 }
 
 /// Operations for an entry of a sparse product that take the time of one of a dense product.
