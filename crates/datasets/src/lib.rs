@@ -9,7 +9,7 @@
 //! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`ReverseEdges`],
 //!   [`LabelColumns`] and [`TypeNames`] are those of typed data.
 //! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
-//! - [`generate`]: planted communities and R-MAT, with the papers' sizes as presets.
+//! - [`generate`]: planted communities, with types or without, and R-MAT, with the papers' sizes as presets.
 //! - [`NewNodes`]: nodes that a graph does not have, for predictions.
 //! - [`SplitRule`]: random splits for data that ships none.
 //! - [`DatasetError`]: what was found, where, and how to correct it.

@@ -39,7 +39,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let (dataset, split, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
-            options.check_typed_flags(&[])?;
+            let recipe = recipe.with_options(options)?;
             let options = &until_divided(options);
             let codec = options.codec.map(|codec| (codec, options.seed));
             (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, options.split, None)

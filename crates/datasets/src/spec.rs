@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! PATH                                   a file or folder; its format is recognised when it is loaded
-//! synth:NAME[@SCALE][,key=value…]        a generator: a preset, `planted` or `rmat`
+//! synth:NAME[@SCALE][,key=value…]        a generator: a preset, with types or without, `planted` or `rmat`
 //! ```
 
 use std::path::PathBuf;
@@ -11,26 +11,18 @@ use std::str::FromStr;
 use girih_graph_format::MAX_NODES;
 
 use crate::DatasetError;
-use crate::generate::{Planted, Preset, Recipe, Rmat, preset_communities, preset_names};
+use crate::generate::{Planted, PlantedSettings, Preset, Recipe, Rmat, Typed, preset_communities, preset_names};
 
-const PLANTED_KEYS: [&str; 15] = [
-    "nodes",
-    "degree",
-    "features",
-    "classes",
-    "communities",
-    "mix",
-    "gamma",
-    "signal",
-    "factors",
-    "stray",
-    "noise",
-    "train",
-    "val",
-    "test",
-    "seed",
-];
+/// Keys of sizes that types have of their own.
+const SIZE_KEYS: [&str; 2] = ["nodes", "degree"];
+/// Keys of features.
+const FEATURE_KEYS: [&str; 4] = ["features", "signal", "factors", "stray"];
+/// Keys of communities, labels and parts.
+const COMMUNITY_KEYS: [&str; 9] = ["classes", "communities", "mix", "gamma", "noise", "train", "val", "test", "seed"];
 const RMAT_KEYS: [&str; 4] = ["scale", "nodes", "degree", "seed"];
+
+/// Widest features.
+const MAX_WIDTH: usize = 1 << 20;
 
 /// Parsed data SPEC.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,9 +71,14 @@ fn parse_synth(text: &str) -> Result<Recipe, String> {
         }
         return parse_rmat(&Settings::parse(settings, &RMAT_KEYS)?).map(Recipe::Rmat);
     }
+    let scale = scale.unwrap_or(1.0);
+    if let Some(preset) = Typed::find(name) {
+        return parse_typed(preset.scaled(scale)?, settings).map(Recipe::Typed);
+    }
     let preset = Preset::find(name)
         .ok_or_else(|| format!("no generator {name:?}; known are {}", preset_names().collect::<Vec<_>>().join(", ")))?;
-    parse_planted(&preset, scale.unwrap_or(1.0), &Settings::parse(settings, &PLANTED_KEYS)?).map(Recipe::Planted)
+    let keys = [&SIZE_KEYS[..], &FEATURE_KEYS, &COMMUNITY_KEYS].concat();
+    parse_planted(&preset, scale, &Settings::parse(settings, &keys)?).map(Recipe::Planted)
 }
 
 fn parse_scale(text: &str) -> Result<f64, String> {
@@ -96,29 +93,58 @@ fn parse_planted(preset: &Preset, scale: f64, settings: &Settings) -> Result<Pla
         return Err(format!("SCALE {scale} leaves no node"));
     }
     recipe.edges = parse_edges(settings, recipe.nodes, preset.mean_degree())?;
-    recipe.features = settings.get("features", 0..=1 << 20, recipe.features)?;
-    recipe.classes = settings.get("classes", 1..=1 << 16, recipe.classes)?;
-    let communities = preset_communities(recipe.nodes, recipe.edges, recipe.classes);
-    recipe.communities = settings.get("communities", 1..=recipe.nodes, communities)?;
-    recipe.mix = settings.get("mix", 0.0..=1.0, recipe.mix)?;
-    recipe.gamma = settings.get("gamma", 1.1..=100.0, recipe.gamma)?;
-    recipe.signal = settings.get("signal", 0.0..=1e6, recipe.signal)?;
-    recipe.factors = settings.get("factors", 0..=1 << 10, recipe.factors)?;
-    recipe.stray = settings.get("stray", 0.0..=1.0, recipe.stray)?;
-    recipe.noise = settings.get("noise", 0.0..=1.0, recipe.noise)?;
-    recipe.train = settings.get("train", 0.0..=1.0, recipe.train)?;
-    recipe.val = settings.get("val", 0.0..=1.0, recipe.val)?;
-    recipe.seed = settings.get("seed", 0..=u64::MAX, recipe.seed)?;
+    recipe.features = settings.get("features", 0..=MAX_WIDTH, recipe.features)?;
+    recipe.settings.classes = parse_classes(settings, &recipe.settings)?;
+    recipe.settings.communities = preset_communities(recipe.nodes, recipe.edges, recipe.settings.classes);
+    recipe.settings = parse_communities(settings, recipe.settings, recipe.nodes)?;
+    Ok(recipe)
+}
+
+/// Recipe of a graph with types; keys of features are for recipes with features.
+fn parse_typed(recipe: Typed, text: &str) -> Result<Typed, String> {
+    let has_features = recipe.node_types.iter().any(|of| of.features > 0);
+    let keys = [if has_features { &FEATURE_KEYS[..] } else { &[] }, &COMMUNITY_KEYS].concat();
+    let settings = Settings::parse(text, &keys)?;
+    let classes = parse_classes(&settings, &recipe.settings)?;
+    let mut recipe = recipe.with_classes(classes);
+    for of in recipe.node_types.iter_mut().filter(|of| of.features > 0) {
+        of.features = settings.get("features", 0..=MAX_WIDTH, of.features)?;
+    }
+    let n_nodes = recipe.node_types[recipe.target].nodes;
+    recipe.settings = parse_communities(&settings, recipe.settings, n_nodes)?;
+    Ok(recipe)
+}
+
+fn parse_classes(settings: &Settings, planted: &PlantedSettings) -> Result<usize, String> {
+    settings.get("classes", 1..=1 << 16, planted.classes)
+}
+
+/// Settings of `n_nodes` labelled nodes in communities; the number of classes is known.
+fn parse_communities(
+    settings: &Settings,
+    mut planted: PlantedSettings,
+    n_nodes: usize,
+) -> Result<PlantedSettings, String> {
+    planted.communities = settings.get("communities", 1..=n_nodes, planted.communities)?;
+    planted.mix = settings.get("mix", 0.0..=1.0, planted.mix)?;
+    planted.gamma = settings.get("gamma", 1.1..=100.0, planted.gamma)?;
+    planted.signal = settings.get("signal", 0.0..=1e6, planted.signal)?;
+    planted.factors = settings.get("factors", 0..=1 << 10, planted.factors)?;
+    planted.stray = settings.get("stray", 0.0..=1.0, planted.stray)?;
+    planted.noise = settings.get("noise", 0.0..=1.0, planted.noise)?;
+    planted.train = settings.get("train", 0.0..=1.0, planted.train)?;
+    planted.val = settings.get("val", 0.0..=1.0, planted.val)?;
+    planted.seed = settings.get("seed", 0..=u64::MAX, planted.seed)?;
     // If the user states the training or validation fraction, the rest is for testing, unless that is stated as well.
     let is_said = |key: &str| settings.find(key).is_some();
-    let test = recipe.test.filter(|_| !is_said("train") && !is_said("val"));
-    recipe.test = if is_said("test") { Some(settings.get("test", 0.0..=1.0, 0.0)?) } else { test };
-    let parts = [("train", recipe.train), ("val", recipe.val), ("test", recipe.test.unwrap_or(0.0))];
+    let test = planted.test.filter(|_| !is_said("train") && !is_said("val"));
+    planted.test = if is_said("test") { Some(settings.get("test", 0.0..=1.0, 0.0)?) } else { test };
+    let parts = [("train", planted.train), ("val", planted.val), ("test", planted.test.unwrap_or(0.0))];
     if parts.iter().map(|(_, share)| share).sum::<f64>() > 1.0 + 1e-9 {
         let [train, val, test] = parts.map(|(name, share)| format!("{name}={share}"));
         return Err(format!("{train}, {val} and {test} add up to more than one"));
     }
-    Ok(recipe)
+    Ok(planted)
 }
 
 fn parse_rmat(settings: &Settings) -> Result<Rmat, String> {

@@ -156,6 +156,11 @@ pub(crate) fn type_number(types: &[NodeType], name: &str, flag: &str) -> Result<
     })
 }
 
+/// Error of a target that the user names, where labels and splits are those of the node type `of`.
+pub(crate) fn other_target(name: &str, of: &str) -> DatasetError {
+    DatasetError::invalid(format!("--target {name}: labels and splits are those of {of}; leave --target out"))
+}
+
 /// Stated size of a node type, and what its files have of it.
 pub(crate) struct StatedType<'a> {
     pub(crate) name: &'a str,

@@ -32,11 +32,38 @@ pub(super) enum Decision {
     CentreLatent = 12,
     /// Nodes whose features belong to another class than their own.
     Stray = 13,
+    /// Nodes of the target without a label, in a graph with types.
+    Unlabelled = 14,
 }
 
 impl Decision {
     /// Random key of this decision's draws.
     pub(super) fn key(self, seed: u64) -> Key {
         Key::new(seed, purpose::GENERATOR).child(self as u64)
+    }
+}
+
+/// Keys of decisions about the nodes of one type, or the edges of one relation; without types, about all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keys {
+    seed: u64,
+    of: Option<u64>,
+}
+
+impl Keys {
+    /// Keys for all nodes and edges.
+    pub(super) fn of_all(seed: u64) -> Self {
+        Self { seed, of: None }
+    }
+
+    /// Keys for the node type or relation of a number.
+    pub(super) fn of_one(seed: u64, number: usize) -> Self {
+        Self { seed, of: Some(number as u64) }
+    }
+
+    /// Random key of a decision's draws.
+    pub(super) fn key(self, decision: Decision) -> Key {
+        let of_all = decision.key(self.seed);
+        self.of.map_or(of_all, |number| of_all.child(number))
     }
 }

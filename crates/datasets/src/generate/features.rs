@@ -9,14 +9,15 @@
 //! falls as that of learned embeddings does. Centres are drawn as the noise is: classes differ in a factor as two
 //! nodes do. Features of stray nodes belong to another class than those of their neighbors.
 
-use girih_compress::{CompressError, RowSource};
+use girih_compress::{CodecSpec, CompressError, CompressedFeatures, RowSource};
 use girih_graph_format::Matrix;
 use girih_random::{Key, bounded, unit_f32};
 use rayon::prelude::*;
 
-use super::decision::Decision;
-use super::recipes::Planted;
-use crate::{DatasetError, Features, Labels};
+use super::decision::{Decision, Keys};
+use super::population::Population;
+use super::recipes::{Labelled, PlantedSettings};
+use crate::{DatasetError, Features, Labels, UNLABELLED};
 
 /// Approximate number of values that one task fills.
 const TASK_VALUES: usize = 1 << 16;
@@ -26,7 +27,7 @@ const LIKED: f32 = 0.1;
 const LIKED_PROBABILITY: f32 = 0.8;
 const OTHER_PROBABILITY: f32 = 0.02;
 
-/// Features of every node, made on reading.
+/// Features of every node, or of every node of a type, made on reading.
 pub(super) struct Rows<'a> {
     width: usize,
     community: &'a [u32],
@@ -38,13 +39,12 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Features of a recipe with at least one feature.
-    pub(super) fn new(recipe: &Planted, community: &'a [u32]) -> Self {
-        let width = recipe.features;
-        let latent = (recipe.factors > 0).then(|| Latent::new(recipe));
-        let centres = centres(recipe, latent.as_ref());
-        let stray = (recipe.stray, Decision::Stray.key(recipe.seed));
-        Self { width, community, centres, latent, key: Decision::Feature.key(recipe.seed), stray }
+    /// Features of some columns, at least one. Centres and loadings are the same for all types.
+    pub(super) fn new(settings: &PlantedSettings, width: usize, keys: Keys, community: &'a [u32]) -> Self {
+        let latent = (settings.factors > 0).then(|| Latent::new(settings, width, keys));
+        let centres = centres(settings, width, latent.as_ref());
+        let stray = (settings.stray, keys.key(Decision::Stray));
+        Self { width, community, centres, latent, key: keys.key(Decision::Feature), stray }
     }
 
     /// Number of the centre around which a node's features lie.
@@ -53,8 +53,16 @@ impl<'a> Rows<'a> {
         drawn_instead(key, v, stray, n_centres).unwrap_or(self.community[v] as usize % n_centres)
     }
 
+    /// All rows, as codes if a codec and its seed are given; then only a few rows are in memory at a time.
+    pub(super) fn stored(&self, codec: Option<(CodecSpec, u64)>) -> Result<Features, DatasetError> {
+        match codec {
+            None => self.dense(),
+            Some((spec, seed)) => Ok(Features::Compressed(CompressedFeatures::fitted(spec, self, seed)?)),
+        }
+    }
+
     /// Makes all rows at once.
-    pub(super) fn dense(&self) -> Result<Features, DatasetError> {
+    fn dense(&self) -> Result<Features, DatasetError> {
         let task_rows = (TASK_VALUES / self.width).max(1);
         let mut values = vec![0.0; self.community.len() * self.width];
         values
@@ -80,7 +88,7 @@ impl RowSource for Rows<'_> {
             let centre = self.centre(v) * width;
             noise_row(self.key, v as u64, row);
             if let Some(latent) = &self.latent {
-                latent.mix_into(Decision::Latent, v as u64, row);
+                latent.mix_into(latent.of_nodes, v as u64, row);
             }
             row.iter_mut().zip(&self.centres[centre..centre + width]).for_each(|(value, centre)| *value += centre);
         }
@@ -98,16 +106,16 @@ impl RowSource for Rows<'_> {
 }
 
 /// Centre of each class, or of each community where nodes have several classes.
-fn centres(recipe: &Planted, latent: Option<&Latent>) -> Vec<f32> {
-    let width = recipe.features;
-    let n_centres = if recipe.multi_label { recipe.communities } else { recipe.classes };
-    let scale = (recipe.signal / (width as f64).sqrt()) as f32;
+fn centres(settings: &PlantedSettings, width: usize, latent: Option<&Latent>) -> Vec<f32> {
+    let n_centres = if settings.multi_label { settings.communities } else { settings.classes };
+    let scale = (settings.signal / (width as f64).sqrt()) as f32;
     let mut centres = vec![0.0; n_centres * width];
-    let key = Decision::Centre.key(recipe.seed);
+    let key = Decision::Centre.key(settings.seed);
+    let of_centres = Decision::CentreLatent.key(settings.seed);
     centres.par_chunks_mut(width).enumerate().for_each(|(centre, row)| {
         noise_row(key, centre as u64, row);
         if let Some(latent) = latent {
-            latent.mix_into(Decision::CentreLatent, centre as u64, row);
+            latent.mix_into(of_centres, centre as u64, row);
         }
         row.iter_mut().for_each(|value| *value *= scale);
     });
@@ -116,7 +124,8 @@ fn centres(recipe: &Planted, latent: Option<&Latent>) -> Vec<f32> {
 
 /// Latent factors that the noise of all features has in common.
 struct Latent {
-    seed: u64,
+    /// Random key of the factors of nodes.
+    of_nodes: Key,
     width: usize,
     /// Loading of each feature on each factor, `factors × width`.
     loadings: Vec<f32>,
@@ -124,9 +133,9 @@ struct Latent {
 }
 
 impl Latent {
-    fn new(recipe: &Planted) -> Self {
-        let (n_factors, width) = (recipe.factors, recipe.features);
-        let key = Decision::Loading.key(recipe.seed);
+    fn new(settings: &PlantedSettings, width: usize, keys: Keys) -> Self {
+        let n_factors = settings.factors;
+        let key = Decision::Loading.key(settings.seed);
         let total: f64 = (1..=n_factors).map(|r| 1.0 / r as f64).sum();
         let mut loadings = vec![0.0; n_factors * width];
         for (r, row) in loadings.chunks_mut(width).enumerate() {
@@ -134,14 +143,14 @@ impl Latent {
             let scale = (1.0 / ((r + 1) as f64 * total)).sqrt() as f32;
             row.iter_mut().for_each(|value| *value *= scale);
         }
-        Self { seed: recipe.seed, width, loadings, n_factors }
+        Self { of_nodes: keys.key(Decision::Latent), width, loadings, n_factors }
     }
 
-    /// Replaces half of a row's variance by that of the factors that `decision` draws for it.
-    fn mix_into(&self, decision: Decision, row_idx: u64, row: &mut [f32]) {
+    /// Replaces half of a row's variance by that of the factors that `key` draws for it.
+    fn mix_into(&self, key: Key, row_idx: u64, row: &mut [f32]) {
         const HALF: f32 = std::f32::consts::FRAC_1_SQRT_2;
         let mut factors = vec![0.0; self.n_factors];
-        noise_row(decision.key(self.seed), row_idx, &mut factors);
+        noise_row(key, row_idx, &mut factors);
         row.iter_mut().for_each(|value| *value *= HALF);
         for (factor, loadings) in factors.iter().zip(self.loadings.chunks(self.width)) {
             let factor = HALF * factor;
@@ -179,22 +188,43 @@ fn drawn_instead(key: Key, v: usize, share: f64, n: usize) -> Option<usize> {
 
 /// Labels of every node: the class of its community, except for noise; or several classes, by the community's
 /// preferences.
-pub(super) fn labels(recipe: &Planted, community: &[u32]) -> Result<Labels, DatasetError> {
-    let key = Decision::Label.key(recipe.seed);
-    let n_classes = recipe.classes;
-    if recipe.multi_label {
-        return multi_labels(recipe, community, key);
+pub(super) fn labels(settings: &PlantedSettings, keys: Keys, community: &[u32]) -> Result<Labels, DatasetError> {
+    let key = keys.key(Decision::Label);
+    let n_classes = settings.classes;
+    if settings.multi_label {
+        return multi_labels(settings, community, key);
     }
     let class = |(v, &community): (usize, &u32)| {
-        drawn_instead(key, v, recipe.noise, n_classes).unwrap_or(community as usize % n_classes) as u32
+        drawn_instead(key, v, settings.noise, n_classes).unwrap_or(community as usize % n_classes) as u32
     };
     let classes = community.par_iter().enumerate().with_min_len(1 << 12).map(class).collect();
     Ok(Labels::Single { n_classes, classes })
 }
 
-fn multi_labels(recipe: &Planted, community: &[u32], key: Key) -> Result<Labels, DatasetError> {
-    let n_classes = recipe.classes;
-    let taste = Decision::Taste.key(recipe.seed);
+/// Classes of nodes of which some have no label: single labels, given those of all nodes of a population.
+pub(super) fn known(labels: Labels, labelled: Labelled, nodes: &Population, keys: Keys) -> Labels {
+    let Labels::Single { n_classes, mut classes } = labels else { return labels };
+    match labelled {
+        Labelled::Share(share) => {
+            let key = keys.key(Decision::Unlabelled);
+            let unlabelled = |&(v, _): &(usize, &mut u32)| drawn_instead(key, v, 1.0 - share, 1).is_some();
+            let of_nodes = classes.par_iter_mut().enumerate().with_min_len(1 << 12);
+            of_nodes.filter(unlabelled).for_each(|(_, class)| *class = UNLABELLED);
+        }
+        Labelled::Hubs(share) => {
+            let mut known = vec![UNLABELLED; classes.len()];
+            for v in nodes.hubs((share * classes.len() as f64).round() as usize) {
+                known[v as usize] = classes[v as usize];
+            }
+            classes = known;
+        }
+    }
+    Labels::Single { n_classes, classes }
+}
+
+fn multi_labels(settings: &PlantedSettings, community: &[u32], key: Key) -> Result<Labels, DatasetError> {
+    let n_classes = settings.classes;
+    let taste = Decision::Taste.key(settings.seed);
     let mut targets = vec![0.0; community.len() * n_classes];
     targets.par_chunks_mut(n_classes).zip(community).enumerate().for_each(|(v, (row, &community))| {
         let (mut own, mut shared) = (key.stream(v as u64, 0), taste.stream(u64::from(community), 0));

@@ -1,6 +1,7 @@
 //! [`Preset`]: named recipes with the sizes that the papers report.
 
-use super::recipes::{Planted, Rmat};
+use super::recipes::{Planted, PlantedSettings, Rmat};
+use super::typed_preset::NAMES as TYPED_NAMES;
 
 /// Sizes of a data set that a recipe imitates; edges are stored edges.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,13 +43,13 @@ const PRESETS: [Preset; 9] = [
     Preset { train: 0.01, val: 0.001, ..preset("friendster", 65_608_366, 3_612_134_270, 256, 64) },
 ];
 
-/// Names that `synth:` accepts, including R-MAT.
+/// Names that `synth:` accepts, including R-MAT and graphs with types.
 pub fn preset_names() -> impl Iterator<Item = &'static str> {
-    PRESETS.iter().map(|preset| preset.name).chain(["rmat"])
+    PRESETS.iter().map(|preset| preset.name).chain(["rmat"]).chain(TYPED_NAMES)
 }
 
 impl Preset {
-    /// Finds the preset of a name; R-MAT is not a preset.
+    /// Finds the preset of a name; R-MAT and graphs with types are none of these.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         PRESETS.into_iter().find(|preset| preset.name == name)
@@ -83,22 +84,35 @@ impl Preset {
     pub fn recipe(&self, scale: f64) -> Planted {
         let nodes = (self.nodes as f64 * scale).round() as usize;
         let edges = (self.edges as f64 * scale).round() as u64;
-        Planted {
-            nodes,
-            edges: edges & !1,
-            features: self.features,
-            classes: self.classes,
+        let settings = PlantedSettings {
             multi_label: self.multi_label,
             communities: communities(nodes, edges, self.classes),
+            train: self.train,
+            val: self.val,
+            test: self.test,
+            ..PlantedSettings::with_classes(self.classes)
+        };
+        Planted { nodes, edges: edges & !1, features: self.features, settings }
+    }
+}
+
+impl PlantedSettings {
+    /// Settings of presets, with one class per node and as many communities as classes. Half of the nodes train and a
+    /// tenth validates.
+    pub(super) fn with_classes(classes: usize) -> Self {
+        Self {
+            classes,
+            multi_label: false,
+            communities: classes,
             mix: 0.25,
             gamma: 2.3,
             signal: 2.0,
             factors: 0,
             stray: 0.0,
             noise: 0.05,
-            train: self.train,
-            val: self.val,
-            test: self.test,
+            train: 0.5,
+            val: 0.1,
+            test: None,
             seed: 0,
         }
     }

@@ -1,4 +1,4 @@
-//! [`Planted`] and [`Rmat`]: recipes of generated graphs.
+//! [`Planted`], [`Typed`] and [`Rmat`]: recipes of generated graphs.
 
 /// Recipe of a degree-corrected block model (Karrer and Newman, "Stochastic blockmodels and community structure in
 /// networks", 2011) with features and labels.
@@ -10,6 +10,67 @@ pub struct Planted {
     pub edges: u64,
     /// Width of the features; 0 for none.
     pub features: usize,
+    /// Communities, and what depends on them.
+    pub settings: PlantedSettings,
+}
+
+/// Recipe of a graph with types: a degree-corrected block model for each relation, over communities that have nodes of
+/// all types.
+///
+/// Draws have the number of their node type or relation in their key, so types and relations that are added at the end
+/// change no other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Typed {
+    /// Types of nodes.
+    pub node_types: Vec<TypeSize>,
+    /// Relations, without their reverses.
+    pub relations: Vec<RelationDraws>,
+    /// Number of the node type with labels and splits.
+    pub target: usize,
+    /// Nodes of the target that have a label. Parts are fractions of these.
+    pub labelled: Labelled,
+    /// Whether each relation gets its reverse, as a relation of its own.
+    pub reverse: bool,
+    /// Communities, and what depends on them; one class per node.
+    pub settings: PlantedSettings,
+}
+
+/// Nodes that have a label.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Labelled {
+    /// An expected fraction, drawn at random.
+    Share(f64),
+    /// The fraction with the highest expected degrees.
+    Hubs(f64),
+}
+
+/// Type of nodes in a recipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeSize {
+    /// Unique name.
+    pub name: String,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Width of the features; 0 for none.
+    pub features: usize,
+}
+
+/// Relation in a recipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelationDraws {
+    /// Name, unique among relations with the same ends.
+    pub name: String,
+    /// Number of the type of sources.
+    pub source: usize,
+    /// Number of the type of destinations.
+    pub destination: usize,
+    /// Number of edges, all distinct; none joins a node to itself.
+    pub edges: u64,
+}
+
+/// Communities of a planted graph, and the classes, edges, features and parts that depend on them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlantedSettings {
     /// Number of classes.
     pub classes: usize,
     /// Whether a node has any number of classes instead of one.

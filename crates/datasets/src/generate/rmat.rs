@@ -44,8 +44,8 @@ impl Pairs {
 }
 
 impl PairSource for Pairs {
-    fn n_nodes(&self) -> usize {
-        self.id.len()
+    fn shape(&self) -> (usize, usize) {
+        (self.id.len(), self.id.len())
     }
 
     /// Repeats the draw while an end is beyond the last node; dense quadrants come first, so that is rare.

@@ -9,7 +9,7 @@ use super::section::{EDGE_TYPES, NODE_TYPES, NodeTypeEntry, SECTION, Sections, T
 use crate::folder_arrays::{is_split_array, note_unread, read_dense, read_sparse, read_splits};
 use crate::folder_labels::{LabelKind, labels_of_kind};
 use crate::inventory::Inventory;
-use crate::typed_parts::{StatedType, TypedParts, check_stated, type_number};
+use crate::typed_parts::{StatedType, TypedParts, check_stated, other_target, type_number};
 use crate::{
     Dataset, DatasetError, Features, Labels, LoadOptions, NameList, Names, ReverseEdges, TypeFeatures, reverses,
 };
@@ -59,8 +59,7 @@ fn chosen_target(
     if chosen == target || !has_labels && sections.typed.n_splits == 0 {
         return Ok(chosen);
     }
-    let of = &sections.typed.target;
-    Err(DatasetError::invalid(format!("--target {name}: labels and splits are those of {of}; leave --target out")))
+    Err(other_target(name, &sections.typed.target))
 }
 
 fn named(error: &DatasetError, name: &str) -> DatasetError {

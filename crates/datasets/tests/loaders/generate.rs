@@ -192,7 +192,7 @@ fn aggregated(graph: &Csr, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
 }
 
 /// Test accuracy of the nearest mean of the training rows of each class.
-fn nearest_mean_accuracy(rows: &[Vec<f64>], classes: &[u32], n_classes: usize, split: &Split) -> f64 {
+pub fn nearest_mean_accuracy(rows: &[Vec<f64>], classes: &[u32], n_classes: usize, split: &Split) -> f64 {
     let mut means = vec![vec![0.0; rows[0].len()]; n_classes];
     let mut counts = vec![0.0; n_classes];
     for &v in &split.train {

@@ -7,6 +7,7 @@ mod compressed;
 mod feature_norm;
 mod features_from;
 mod generate;
+mod generate_typed;
 mod homogeneous;
 mod id_pairs;
 mod labels;

@@ -45,14 +45,14 @@ fn presets_have_the_papers_sizes() {
     ] {
         let recipe = planted(&format!("synth:{name}"));
         assert_eq!((recipe.nodes, recipe.edges), (nodes, edges), "{name}");
-        assert_eq!((recipe.features, recipe.classes), (features, classes), "{name}");
+        assert_eq!((recipe.features, recipe.settings.classes), (features, classes), "{name}");
     }
 }
 
 #[test]
 fn scale_shrinks_nodes_and_edges_and_nothing_else() {
     let (full, tenth) = (planted("synth:reddit"), planted("synth:reddit@0.1"));
-    assert_eq!((tenth.nodes, tenth.features, tenth.classes), (23_297, full.features, full.classes));
+    assert_eq!((tenth.nodes, tenth.features, tenth.settings.classes), (23_297, full.features, full.settings.classes));
     assert!((tenth.edges as f64 / tenth.nodes as f64 - full.edges as f64 / full.nodes as f64).abs() < 0.01);
     let degree = planted("synth:reddit,degree=98");
     assert_eq!((degree.nodes, degree.edges), (232_965, 22_830_570));
@@ -63,8 +63,10 @@ fn keys_override_and_unknown_ones_are_listed() {
     let recipe = planted(
         "synth:planted,nodes=1000,degree=8,features=16,classes=4,communities=9,mix=0.5,gamma=3,signal=1,factors=5,stray=0.1,noise=0,train=0.2,val=0.3,seed=7",
     );
-    assert_eq!((recipe.nodes, recipe.edges, recipe.features, recipe.classes), (1000, 8000, 16, 4));
-    assert_eq!((recipe.communities, recipe.seed, recipe.mix, recipe.factors, recipe.stray), (9, 7, 0.5, 5, 0.1));
+    assert_eq!((recipe.nodes, recipe.edges, recipe.features, recipe.settings.classes), (1000, 8000, 16, 4));
+    let settings = &recipe.settings;
+    assert_eq!((settings.communities, settings.seed, settings.mix), (9, 7, 0.5));
+    assert_eq!((settings.factors, settings.stray), (5, 0.1));
     assert!(refusal("synth:planted,nodse=3").contains("known are nodes, degree"));
     assert!(refusal("synth:redit").contains("planted, reddit"));
     assert!(refusal("synth:planted,nodes=3,nodes=4").contains("twice"));
@@ -72,10 +74,10 @@ fn keys_override_and_unknown_ones_are_listed() {
 
 #[test]
 fn the_rest_is_tested_unless_few_nodes_have_labels() {
-    assert_eq!(planted("synth:reddit").test, None);
-    assert_eq!(planted("synth:papers100m").test, Some(0.0019));
-    assert_eq!(planted("synth:papers100m,train=0.5,val=0.1").test, None);
-    assert_eq!(planted("synth:planted,train=0.1,val=0.2,test=0.7").test, Some(0.7));
+    assert_eq!(planted("synth:reddit").settings.test, None);
+    assert_eq!(planted("synth:papers100m").settings.test, Some(0.0019));
+    assert_eq!(planted("synth:papers100m,train=0.5,val=0.1").settings.test, None);
+    assert_eq!(planted("synth:planted,train=0.1,val=0.2,test=0.7").settings.test, Some(0.7));
 }
 
 #[test]
