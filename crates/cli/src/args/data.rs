@@ -15,7 +15,8 @@ pub const DEFAULT_DATA: &str = "synth:planted,nodes=10000,degree=20";
 fn data_help() -> String {
     format!(
         "A path: {FORMATS}. Or a generator: synth:planted, synth:rmat, synth:reddit, proteins, archaea, products, \
-         papers100m, mag240m, yelp, friendster, with @SCALE and ,key=value…, for instance synth:reddit@0.1 or \
+         papers100m, mag240m, yelp, friendster, and with types igbh, igbh-tiny, -small, -medium, -large, -full, \
+         mag240m-hetero, ogbn-mag, aifb-like; with @SCALE and ,key=value…, for instance synth:reddit@0.1 or \
          synth:planted,nodes=10000,degree=20"
     )
 }
