@@ -4,7 +4,9 @@ use std::path::Path;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{Array, NpyRows, Verify};
+use girih_machine::memory::Free;
 
+use crate::memory::check_widened;
 use crate::{DatasetError, Features, LoadOptions};
 
 /// File of compressed features in a folder of data; they replace the other features of the folder.
@@ -19,7 +21,11 @@ pub(crate) fn open_store(path: &Path, n_nodes: usize, verify: Verify) -> Result<
 
 /// Opens the matrix of features at a path: mapped, or encoded row by row if the options name a codec.
 pub(crate) fn open_matrix(path: &Path, options: &LoadOptions) -> Result<Features, DatasetError> {
-    let Some(codec) = options.codec else { return Ok(Features::Dense(Array::map(path)?.into_matrix()?)) };
+    let Some(codec) = options.codec else {
+        let array = Array::map(path)?;
+        check_widened(array.values(), Free::now()).map_err(|e| e.at(path))?;
+        return Ok(Features::Dense(array.into_matrix()?));
+    };
     let rows = NpyRows::open(path)?;
     let features = CompressedFeatures::fitted(codec, &rows, options.seed).map_err(|e| e.at(path))?;
     Ok(Features::Compressed(features))

@@ -7,7 +7,6 @@
 //! train_20.npy  val_20.npy  test_20.npy   ids of the target: a split set for each number
 //! ```
 
-mod pairs;
 mod splits;
 mod type_names;
 
@@ -15,14 +14,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::file::{Array, Npz, Sniffed, sniff_file, sparse_from_npz};
-use girih_graph_format::{Csr, Duplicates, EdgeType, NodeType, Notes, Schema, TypedGraph};
+use girih_graph_format::{Duplicates, EdgeType, NodeType, Notes};
 
-use self::pairs::PairFile;
 pub(crate) use self::splits::number_of_split;
 pub use self::type_names::TypeNames;
 use crate::inventory::Inventory;
+use crate::pair_file::{PairFile, Separator};
 use crate::splits::drawn_by;
-use crate::typed_parts::{Edges, StatedType, TypedParts, check_edge_options, check_stated, n_named, type_number};
+use crate::typed_parts::{Relations, StatedType, TypedParts, check_edge_options, check_stated, n_named, type_number};
 use crate::{
     Dataset, DatasetError, FeatureNorm, Features, Labels, LoadOptions, SplitRule, TypeFeatures, labels, reverses,
 };
@@ -70,18 +69,13 @@ pub(crate) fn load(folder: &Path, name: String, options: &LoadOptions) -> Result
 
     let letters: Vec<char> = files.letters.iter().copied().collect();
     let number = |letter: char| letters.iter().position(|known| *known == letter).expect("a letter of a file");
-    let (mut edge_types, mut relations, mut n_merged) = (Vec::new(), Vec::<Csr>::new(), 0);
-    for PairFile { path, stem, ids, lines } in files.pairs {
-        let [source, destination] = files.letters_of[&stem].map(number);
-        let edges = Edges { relation: &stem, ends: [&node_types[source], &node_types[destination]], ids };
-        let found = edges.adjacency(options, |edge| format!("line {}", lines.of(edge)));
-        let (adjacency, merged) = found.map_err(|error| error.at(&path))?;
-        n_merged += merged;
-        relations.push(adjacency);
-        edge_types.push(EdgeType { relation: stem, source, destination, reverse_of: None });
+    let mut relations = Relations::new(&node_types, options);
+    for (relation, PairFile { path, ids, lines }) in files.pairs {
+        let [source, destination] = files.letters_of[&relation].map(number);
+        let of = EdgeType { relation, source, destination, reverse_of: None };
+        relations.add(of, ids, |edge| format!("line {}", lines.of(edge))).map_err(|error| error.at(&path))?;
     }
-    Duplicates::Merge.note(n_merged, false, &mut notes);
-    let graph = TypedGraph::new(Schema::new(node_types.clone(), edge_types)?, relations)?;
+    let graph = relations.into_graph(&mut notes)?;
     let graph = reverses::with_option(graph, options.reverse, &mut notes).map_err(|e| e.at(folder))?;
     let mut splits = splits::read(folder, &node_types[target], &mut others, &mut notes)?;
     if let Some(labels) = files.labels.as_ref().filter(|_| splits.is_empty() && !options.random_split) {
@@ -99,7 +93,8 @@ struct Files {
     /// Letters of all types, ascending, which numbers the types.
     letters: BTreeSet<char>,
     letters_of: BTreeMap<String, [char; 2]>,
-    pairs: Vec<PairFile>,
+    /// Pairs of each relation, by its name.
+    pairs: BTreeMap<String, PairFile>,
     /// Features of each type.
     features: Vec<TypeFeatures>,
     labels: Option<Labels>,
@@ -118,10 +113,10 @@ impl Files {
             names.iter().filter_map(|name| Some((stem(name), letters_of_pairs(name)?))).collect();
         let with_features = names.iter().filter_map(|name| letter_of_features(name));
         let letters: BTreeSet<char> = letters_of.values().flatten().copied().chain(with_features).collect();
-        let mut pairs = Vec::new();
+        let mut pairs = BTreeMap::new();
         for stem in letters_of.keys() {
             let file = format!("{stem}.txt");
-            pairs.push(PairFile::read(folder.join(&file), stem.clone())?);
+            pairs.insert(stem.clone(), PairFile::read(folder.join(&file), Separator::Blanks)?);
             others.take(&file);
         }
         let norm = options.feature_norm.unwrap_or_default();
@@ -151,8 +146,8 @@ impl Files {
 
     /// Largest number of nodes that the ids of a type ask for.
     fn n_named(&self, letter: char) -> usize {
-        let of_file = |file: &PairFile| {
-            let ends = self.letters_of[&file.stem];
+        let of_file = |(stem, file): (&String, &PairFile)| {
+            let ends = self.letters_of[stem];
             (0..2).filter(move |&end| ends[end] == letter).map(|end| n_named(&file.ids[end])).max()
         };
         self.pairs.iter().filter_map(of_file).max().unwrap_or(0)
@@ -172,8 +167,8 @@ impl Files {
     fn check_sizes(&self, types: &[NodeType]) -> Result<(), DatasetError> {
         let stated = types.iter().zip(&self.letters).zip(&self.features).map(|((of, letter), features)| {
             let n_rows = features.given().map(Features::n_rows);
-            let has_letter = |file: &&PairFile| self.letters_of[&file.stem].contains(letter);
-            let n_edges = self.pairs.iter().filter(has_letter).map(|file| file.ids[0].len()).sum();
+            let has_letter = |(stem, _): &(&String, &PairFile)| self.letters_of[*stem].contains(letter);
+            let n_edges = self.pairs.iter().filter(has_letter).map(|(_, file)| file.ids[0].len()).sum();
             StatedType { name: &of.name, n_nodes: of.n_nodes, n_rows, n_edges }
         });
         check_stated(&stated.collect::<Vec<_>>())

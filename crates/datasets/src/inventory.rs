@@ -29,6 +29,27 @@ impl Inventory {
         Ok(Self { left })
     }
 
+    /// Lists the files of a folder and of the folders in it, down to `depth` folders, by their paths below it. Empty
+    /// folders, and those further down, have a `/` at the end.
+    ///
+    /// # Errors
+    /// When a folder cannot be read.
+    pub(crate) fn of_tree(path: &Path, depth: usize) -> Result<Self, DatasetError> {
+        let mut tree = Self::default();
+        for entry in Self::of_folder(path)?.left {
+            match entry.strip_suffix('/').filter(|_| depth > 0) {
+                None => tree.left.extend([entry]),
+                Some(folder) => {
+                    let below = Self::of_tree(&path.join(folder), depth - 1)?.left;
+                    let is_empty = below.is_empty();
+                    tree.left.extend(is_empty.then(|| entry.clone()));
+                    tree.left.extend(below.into_iter().map(|file| format!("{entry}{file}")));
+                }
+            }
+        }
+        Ok(tree)
+    }
+
     /// Lists the members of an archive.
     pub(crate) fn of_names(names: impl IntoIterator<Item = String>) -> Self {
         Self { left: names.into_iter().collect() }
@@ -69,13 +90,19 @@ impl Inventory {
     pub(crate) fn note(&self, notes: &mut Notes) {
         self.left().for_each(|name| notes.leave_out(name, reason(name)));
     }
+
+    /// Notes all unused entries of a folder or archive inside the data, as [`Self::note`].
+    pub(crate) fn note_below(&self, folder: &str, notes: &mut Notes) {
+        self.left().for_each(|name| notes.leave_out(format!("{folder}/{name}"), reason(name)));
+    }
 }
 
-/// Reason why an entry is not used, by its name; empty where the name suggests none.
-pub(crate) fn reason(name: &str) -> &'static str {
-    let stem = name.split('.').next().unwrap_or(name).trim_end_matches('/').to_ascii_lowercase();
+/// Reason why an entry is not used, by its name without folders; empty where the name suggests none.
+pub(crate) fn reason(entry: &str) -> &'static str {
+    let name = entry.trim_end_matches('/').rsplit('/').next().unwrap_or(entry);
+    let stem = name.split('.').next().unwrap_or(name).to_ascii_lowercase();
     let stem = stem.replace('-', "_");
-    match stem.as_str() {
+    match stem.strip_suffix("_dict").unwrap_or(&stem) {
         "edge_attr" | "edge_feat" | "edge_feats" | "edge_features" | "efeat" | "edata" => "edge features",
         "edge_type" | "edge_types" | "etype" | "rel" | "relation" | "edge_reltype" => "edge types",
         "node_type" | "node_types" | "ntype" => "node types",
@@ -92,6 +119,8 @@ pub(crate) fn reason(name: &str) -> &'static str {
         "readme" | "license" | "licence" | "release_v1" | "metadata" | "meta" | "meta_info" => "description",
         "processed" | "pre_filter" | "pre_transform" => "what PyG made of the raw files",
         "mapping" => "names of ids",
+        "node_label" => "labels that are not chosen",
+        mapping if mapping.ends_with("_mapping") => "names of ids",
         _ if looks_like_split(name) => "perhaps a split, but not under a known name",
         _ => "",
     }

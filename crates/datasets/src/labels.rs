@@ -49,6 +49,27 @@ pub(crate) fn of_array(
     labels.map_err(|e| e.at(&origin))
 }
 
+/// Labels of an array, as [`of_array`]. With one class a node, the classes are as many as `declared`,
+/// whether or not a node has the last one.
+///
+/// # Errors
+/// As [`of_array`], and when there are more than 2¹⁶ classes.
+pub(crate) fn of_declared(
+    array: Array,
+    declared: Option<usize>,
+    options: &LoadOptions,
+    notes: &mut Notes,
+) -> Result<Labels, DatasetError> {
+    if let Some(n_classes) = declared.filter(|n| *n > MAX_CLASSES as usize) {
+        let message = format!("num_classes is {n_classes}; at most {MAX_CLASSES} are supported");
+        return Err(DatasetError::invalid(message));
+    }
+    Ok(match (of_array(array, declared, options, notes)?, declared) {
+        (Labels::Single { classes, .. }, Some(n_classes)) => Labels::Single { n_classes, classes },
+        (labels, _) => labels,
+    })
+}
+
 /// Labels of a table in a text file for `n_nodes` nodes. It has a class per line; or a node and its class, under a
 /// header that names both; or several columns of 0 and 1.
 ///

@@ -36,23 +36,24 @@ use crate::{
 /// another one, or a generated set does not fit into memory. With `options.strict`, when data is not used or
 /// doubtful. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let (dataset, split, path) = match spec.parse()? {
+    let (dataset, options, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
             let recipe = recipe.with_options(options)?;
-            let options = &until_divided(options);
-            let codec = options.codec.map(|codec| (codec, options.seed));
-            (as_told(recipe.generate_encoded(&name, options.n_drawn(), codec)?, options)?, options.split, None)
+            let codec = options.until_divided().codec.map(|codec| (codec, options.seed));
+            let generated = recipe.generate_encoded(&name, options.n_drawn(), codec)?;
+            (as_told(generated, options)?, options.clone(), None)
         }
         Spec::Path(path) => {
-            let (dataset, split) = load_path(&path, options)?;
-            (dataset, split, Some(path))
+            let (dataset, options) = load_path(&path, options)?;
+            (dataset, options, Some(path))
         }
     };
+    let options = &options;
     let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
     let dataset = with_doubtful_sums(dataset).with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
-    let dataset = choose_split(with_split(dataset, options)?, split)?;
+    let dataset = choose_split(with_split(dataset, options)?, options.split)?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     Ok(dataset)
 }
@@ -131,12 +132,6 @@ fn with_store(mut dataset: Dataset, folder: &Path, verify: Verify) -> Result<Dat
     Ok(Dataset { features, ..dataset })
 }
 
-/// Options for reading features that are divided before they are encoded.
-fn until_divided(options: &LoadOptions) -> LoadOptions {
-    let divides = options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
-    LoadOptions { codec: options.codec.filter(|_| !divides), ..options.clone() }
-}
-
 /// Applies the options to data that is stored in its final form.
 fn as_told(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let norm = options.feature_norm.unwrap_or_default();
@@ -173,18 +168,19 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
     Ok(dataset)
 }
 
-/// Loads a file or folder. Also returns the number from 0 of the split set to keep: files of id pairs have numbers in
-/// their names, which choose as well.
-fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, Option<usize>), DatasetError> {
+/// Loads a file or folder. Also returns the options for what follows: files of id pairs have numbers in their names, which
+/// choose a split set as well.
+fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions), DatasetError> {
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
     if let Some(allowed) = typed_flags(format) {
         options.check_typed_flags(allowed).map_err(|e| e.at(&path))?;
     }
     let mut dataset = match format {
-        Format::Girih => as_told(folder::load(&path, &until_divided(options))?, options).map_err(|e| e.at(&path))?,
+        Format::Girih => as_told(folder::load(&path, &options.until_divided())?, options).map_err(|e| e.at(&path))?,
         Format::Planetoid => planetoid::load(&path, options)?,
         Format::OgbRaw => with_store(ogb::load(&path, options)?, &path, options.verify)?,
+        Format::OgbTyped => ogb::typed::load(&path, options)?,
         Format::LightGcn => as_told(lightgcn::load(&path, options)?, options).map_err(|e| e.at(&path))?,
         Format::ArrayFolder => {
             folder::refuse_without_manifest(&path)?;
@@ -195,11 +191,11 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, Option<usiz
         Format::File(kind) => load_file(kind, &path, options)?,
     };
     beside.note(&mut dataset.notes);
-    let number = |split: usize| match format {
-        Format::IdPairs => id_pairs::number_of_split(&path, split).unwrap_or(split),
-        _ => split,
-    };
-    Ok((dataset, options.split.map(number)))
+    let mut options = options.clone();
+    if format == Format::IdPairs {
+        options.split = options.split.map(|split| id_pairs::number_of_split(&path, split).unwrap_or(split));
+    }
+    Ok((dataset, options))
 }
 
 /// Adds a hint about generator names to the error of a missing path.
@@ -238,6 +234,7 @@ fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
     match format {
         Format::RdfFolder | Format::File(FileKind::NTriples) => Some(&RDF_FLAGS),
         Format::IdPairs => Some(&["--reverse", "--target", "--type-names"]),
+        Format::OgbTyped => Some(&["--reverse", "--target"]),
         Format::Girih | Format::ArrayFolder | Format::File(FileKind::Npz | FileKind::Zip | FileKind::Tensors) => None,
         _ => Some(&[]),
     }

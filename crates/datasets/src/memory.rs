@@ -1,6 +1,7 @@
 //! Checks that a data set fits into the free memory, before any of it is allocated.
 
 use girih_graph_format::check_proportion;
+use girih_graph_format::file::Values;
 use girih_machine::memory::Free;
 
 use crate::DatasetError;
@@ -47,6 +48,18 @@ pub(crate) fn check_declared_nodes(
     )))
 }
 
+/// Refuses to widen values to `float32` where memory does not suffice.
+pub(crate) fn check_widened(values: &Values, free: Option<Free>) -> Result<(), DatasetError> {
+    let needed = values.len() as u64 * size_of::<f32>() as u64;
+    let free = free.filter(|free| !matches!(values, Values::F32(_)) && needed > free.bytes);
+    let Some(Free { bytes: available, limit }) = free else { return Ok(()) };
+    Err(DatasetError::too_large(format!(
+        "features of {} need {needed} bytes of memory as float32, and {limit} has {available} free; give --codec, which \
+         encodes them row by row, or load them where there is more",
+        values.type_name()
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use girih_machine::memory::Limit;
@@ -68,6 +81,15 @@ mod tests {
         assert!(refused(11, (None, None), free(263)).contains("264 bytes"));
         assert!(refused(1 << 30, (None, None), None).contains("only 3 edges"));
         assert!(check_declared_nodes(1 << 30, (Some(1 << 30), None), 3, None).is_ok(), "rows of features bear it out");
+    }
+
+    #[test]
+    fn values_that_are_mapped_need_no_memory() {
+        let halves = Values::I8(vec![0; 10].into());
+        assert!(check_widened(&halves, free(40)).is_ok() && check_widened(&halves, None).is_ok());
+        let error = check_widened(&halves, free(39)).unwrap_err();
+        assert!(error.is_too_large() && error.to_string().contains("int8 need 40 bytes"), "{error}");
+        assert!(check_widened(&Values::F32(vec![0.0; 10].into()), free(0)).is_ok());
     }
 
     #[test]

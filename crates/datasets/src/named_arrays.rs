@@ -23,7 +23,7 @@ use girih_graph_format::file::Array;
 use girih_graph_format::{Matrix, NodeId, Notes};
 use girih_machine::memory::Free;
 
-pub(crate) use self::graph::{from_edge_index, pairs};
+pub(crate) use self::graph::{from_edge_index, pairs, unambiguous_pairs};
 use self::source::only_one;
 pub(crate) use self::source::{ArrayFolder, Arrays, NamedArrays};
 pub(crate) use self::splits::{note_empty, read as read_splits};
@@ -184,15 +184,7 @@ pub(crate) fn read_labels(
     let Some(name) = only_one(arrays, &LABELS)? else { return Ok(None) };
     let array = arrays.required(name)?;
     let declared = scalar(arrays, "num_classes")?;
-    if let Some(n_classes) = declared.filter(|n| *n > labels::MAX_CLASSES as usize) {
-        let message = format!("num_classes is {n_classes}; at most {} are supported", labels::MAX_CLASSES);
-        return Err(DatasetError::invalid(message));
-    }
     let multi_label = options.multi_label.or(scalar(arrays, "multi_label")?.map(|several| several != 0));
     let options = &LoadOptions { multi_label, ..options.clone() };
-    let labels = labels::of_array(array, declared, options, notes)?;
-    Ok(Some(match (labels, declared) {
-        (Labels::Single { classes, .. }, Some(n_classes)) => Labels::Single { n_classes, classes },
-        (labels, _) => labels,
-    }))
+    labels::of_declared(array, declared, options, notes).map(Some)
 }

@@ -34,7 +34,9 @@ impl LabelFiles {
     fn read(&self) -> Result<Vec<(Option<usize>, TextTable)>, DatasetError> {
         let parts = self.parts.iter().enumerate().map(|(part, path)| (Some(part), path));
         let named = parts.chain([(None, &self.all)]).filter_map(|(part, path)| Some((part, path.as_ref()?)));
-        named.map(|(part, path)| Ok((part, TextTable::read(path)?))).collect()
+        named
+            .map(|(part, path)| Ok((part, TextTable::read(path, "a table of labels", "a node in each line")?)))
+            .collect()
     }
 
     fn has_parts(&self) -> bool {

@@ -119,6 +119,12 @@ impl LoadOptions {
         [&self.labels, &self.train, &self.val, &self.test].into_iter().any(Option::is_some)
     }
 
+    /// Options for reading features that are divided before they are encoded: without the codec, if they are.
+    pub(crate) fn until_divided(&self) -> Self {
+        let divides = self.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
+        Self { codec: self.codec.filter(|_| !divides), ..self.clone() }
+    }
+
     /// Refuses flags of typed data, but for those that have a meaning for the data.
     ///
     /// # Errors

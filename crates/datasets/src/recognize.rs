@@ -12,7 +12,8 @@ use crate::{DatasetError, id_pairs, lightgcn, ntriples, ogb, planetoid, typed_ar
 /// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
 pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
-     companions), an OGB raw folder (edge.csv.gz or data.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
+     companions), an OGB raw folder (edge.csv.gz or data.npz; with types triplet-type-list.csv.gz or \
+     edge_index_dict.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz; with types author__writes__paper.edge_index), id pairs (pa.txt with labels.npy or \
      p_feat.npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
@@ -25,6 +26,8 @@ pub(crate) enum Format {
     Girih,
     Planetoid,
     OgbRaw,
+    /// Raw folder of OGB with types.
+    OgbTyped,
     LightGcn,
     ArrayFolder,
     /// N-Triples with tables of labels.
@@ -125,6 +128,8 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         Format::LightGcn
     } else if let Some(raw) = ogb::find_raw(path) {
         return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
+    } else if let Some(raw) = ogb::typed::find_raw(path) {
+        return Ok(Some(Recognized::alone(Format::OgbTyped, &raw)));
     } else if ntriples::is_folder(path) {
         Format::RdfFolder
     } else if holds_arrays(&ArrayFolder::open(path)?) {

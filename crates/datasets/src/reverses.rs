@@ -56,10 +56,16 @@ fn pairs(graph: &TypedGraph) -> Vec<(usize, usize)> {
         if is_paired[one] || relations[one].nnz() == 0 {
             continue;
         }
-        let (ends, transposed) = ((types[one].destination, types[one].source), relations[one].transposed());
-        let is_reverse =
-            |&other: &usize| (types[other].source, types[other].destination) == ends && relations[other] == transposed;
-        if let Some(other) = (one + 1..types.len()).filter(|&other| !is_paired[other]).find(is_reverse) {
+        let (ends, n_edges) = ((types[one].destination, types[one].source), relations[one].nnz());
+        let may_be_reverse = |&other: &usize| {
+            !is_paired[other]
+                && (types[other].source, types[other].destination) == ends
+                && relations[other].nnz() == n_edges
+        };
+        // Relations are large: one is transposed only if there is another to compare it with.
+        let mut others = (one + 1..types.len()).filter(may_be_reverse).peekable();
+        let transposed = others.peek().map(|_| relations[one].transposed());
+        if let Some(other) = others.find(|&other| transposed.as_ref() == Some(&relations[other])) {
             (is_paired[one], is_paired[other]) = (true, true);
             let names_first = types[one].relation == types[other].reverse_name();
             pairs.push(if names_first { (other, one) } else { (one, other) });

@@ -1,6 +1,6 @@
 //! [`SplitRule`]: random splits for data that ships none.
 
-use girih_graph_format::{NodeId, Notes};
+use girih_graph_format::{NodeId, NodeType, Notes};
 use girih_random::{Key, purpose, unit_f64};
 
 use crate::{DatasetError, Labels, LoadOptions, Split, UNLABELLED};
@@ -57,6 +57,25 @@ impl SplitRule {
     /// As [`SplitRule::draw`].
     pub fn draw_many(self, labels: &Labels, seed: u64, n: usize) -> Result<Vec<Split>, DatasetError> {
         (0..n as u64).map(|run| self.draw(labels, seed, run)).collect()
+    }
+}
+
+/// Ids of a part of a split of the target's nodes, ascending.
+///
+/// # Errors
+/// When one is beyond the type, or listed twice.
+pub(crate) fn part_of(mut ids: Vec<NodeId>, target: &NodeType) -> Result<Vec<NodeId>, DatasetError> {
+    let (name, n_nodes) = (&target.name, target.n_nodes);
+    if let Some(at) = ids.iter().position(|&id| id as usize >= n_nodes) {
+        return Err(DatasetError::invalid(format!(
+            "value {at} is node {}, and the target {name} has {n_nodes} nodes, counted from 0",
+            ids[at]
+        )));
+    }
+    ids.sort_unstable();
+    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(ids),
+        Some(pair) => Err(DatasetError::invalid(format!("node {} is listed twice", pair[0]))),
     }
 }
 

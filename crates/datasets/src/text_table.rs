@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use girih_graph_format::file::LineBlocks;
-
 use crate::file_kind::ending;
+use crate::text_lines::for_each_line;
 use crate::{DatasetError, NameList};
 
 /// Table whose first line names its columns. Fields are separated by tabs, or by commas in a `.csv` and where the first
@@ -19,39 +18,31 @@ pub(crate) struct TextTable {
 }
 
 impl TextTable {
-    /// Reads a table, and unpacks the file when its name ends in `.gz`.
+    /// Reads a table, and unpacks the file when its name ends in `.gz`. `expected` is a noun phrase for the table, and
+    /// `row` one for its rows.
     ///
     /// # Errors
     /// When the file cannot be read, has no row below its header, or a line has another number of fields.
-    pub(crate) fn read(path: &Path) -> Result<Self, DatasetError> {
-        Self::of_file(path).map_err(|e| e.at(path))
-    }
-
-    fn of_file(path: &Path) -> Result<Self, DatasetError> {
+    pub(crate) fn read(path: &Path, expected: &str, row: &str) -> Result<Self, DatasetError> {
         let (cells, lines) = (NameList::default(), Vec::new());
         let mut table = Self { path: path.to_owned(), header: Vec::new(), cells, lines };
-        let (mut blocks, mut n_lines, mut separator) = (LineBlocks::open(path, "a table of labels")?, 0, '\t');
-        while let Some(block) = blocks.next_block()? {
-            for line in block.split_inclusive(|&byte| byte == b'\n') {
-                n_lines += 1;
-                let wrong = |what: &str| DatasetError::invalid(format!("line {n_lines}: {what}"));
-                let line = std::str::from_utf8(line).map_err(|_| wrong("no UTF-8 text; save the file as UTF-8"))?;
-                let line = line.trim_end_matches(['\n', '\r']);
-                if line.trim().is_empty() {
-                    continue;
-                }
-                if table.header.is_empty() {
-                    let is_by_tabs = ending(path) != "csv" && line.contains('\t');
-                    separator = if is_by_tabs { '\t' } else { ',' };
-                    table.header = fields(line, separator).map_err(|what| wrong(&what))?;
-                } else {
-                    table.add(&fields(line, separator).map_err(|what| wrong(&what))?, n_lines)?;
-                }
+        let mut separator = '\t';
+        for_each_line(path, expected, |number, line| {
+            let wrong = |what: String| DatasetError::invalid(format!("line {number}: {what}"));
+            if line.trim().is_empty() {
+                return Ok(());
             }
-        }
+            if table.header.is_empty() {
+                let is_by_tabs = ending(path) != "csv" && line.contains('\t');
+                separator = if is_by_tabs { '\t' } else { ',' };
+                table.header = fields(line, separator).map_err(wrong)?;
+                return Ok(());
+            }
+            table.add(&fields(line, separator).map_err(wrong)?, number)
+        })?;
         if table.lines.is_empty() {
             let found = if table.header.is_empty() { "the file is empty" } else { "a header without a row" };
-            return Err(DatasetError::invalid(format!("{found}; expected names of columns, then a node in each line")));
+            return Err(DatasetError::invalid(format!("{found}; expected names of columns, then {row}")).at(path));
         }
         Ok(table)
     }
@@ -101,7 +92,10 @@ impl TextTable {
 }
 
 /// Fields of a line, without surrounding blanks. In double quotes, two quotes stand for one.
-fn fields(line: &str, separator: char) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// When quotes are not closed.
+pub(crate) fn fields(line: &str, separator: char) -> Result<Vec<String>, String> {
     let (mut fields, mut rest) = (Vec::new(), Some(line));
     while let Some(text) = rest {
         let (field, after) = match text.trim_start_matches(' ').strip_prefix('"') {

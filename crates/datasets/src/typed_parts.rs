@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use girih_graph_format::{Coo, Csr, Duplicates, NodeId, NodeType, TypedGraph};
+use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, NodeId, NodeType, Notes, Schema, TypedGraph};
 use girih_machine::memory::Free;
 
 use crate::memory::check_declared_nodes;
@@ -71,52 +71,77 @@ pub(crate) fn shifted(split: Split, first: usize) -> Split {
     Split { train: part(split.train), val: part(split.val), test: part(split.test) }
 }
 
-/// Edges of a relation, by ids inside the types.
-pub(crate) struct Edges<'a> {
-    /// Name of the relation.
-    pub(crate) relation: &'a str,
-    /// Types of sources and of destinations.
-    pub(crate) ends: [&'a NodeType; 2],
-    /// Ids of sources and of destinations.
-    pub(crate) ids: [Vec<NodeId>; 2],
+/// Relations of a graph, made one by one from lists of pairs.
+pub(crate) struct Relations<'a> {
+    node_types: &'a [NodeType],
+    options: &'a LoadOptions,
+    edge_types: Vec<EdgeType>,
+    adjacencies: Vec<Csr>,
+    n_merged: usize,
 }
 
-impl Edges<'_> {
-    /// Adjacency of the relation; a repeated pair is stored once, unless the options refuse it. Also returns the number
-    /// of entries that were merged into others. `place` names the place of an edge in its file.
+impl<'a> Relations<'a> {
+    pub(crate) fn new(node_types: &'a [NodeType], options: &'a LoadOptions) -> Self {
+        Self { node_types, options, edge_types: Vec::new(), adjacencies: Vec::new(), n_merged: 0 }
+    }
+
+    /// Adds a relation, from the ids of sources and of destinations inside their types. A repeated pair is stored once,
+    /// unless the options refuse it. `place` names the place of an edge in its file.
     ///
     /// # Errors
     /// When an id is beyond its type, naming both types; at a repeated pair, if the options refuse it.
-    pub(crate) fn adjacency(
-        self,
-        options: &LoadOptions,
+    pub(crate) fn add(
+        &mut self,
+        of: EdgeType,
+        ids: [Vec<NodeId>; 2],
         place: impl Fn(usize) -> String,
-    ) -> Result<(Csr, usize), DatasetError> {
-        self.check_ids(place)?;
-        let Self { ends: [source, destination], ids: [sources, destinations], .. } = self;
-        let (n_rows, n_cols) = (destination.n_nodes, source.n_nodes);
-        let edges = Coo::new(n_rows, n_cols, destinations, sources, None)?;
-        let adjacency = edges.to_csr(options.duplicates.unwrap_or(Duplicates::Merge))?;
-        let n_merged = edges.len() - adjacency.nnz();
-        Ok((adjacency, n_merged))
+    ) -> Result<(), DatasetError> {
+        self.check_ids(&of, &ids, place)?;
+        let [source, destination] = self.ends(&of);
+        let [sources, destinations] = ids;
+        let edges = Coo::new(destination.n_nodes, source.n_nodes, destinations, sources, None)?;
+        let adjacency = edges.to_csr(self.options.duplicates.unwrap_or(Duplicates::Merge))?;
+        self.n_merged += edges.len() - adjacency.nnz();
+        self.adjacencies.push(adjacency);
+        self.edge_types.push(of);
+        Ok(())
     }
 
-    fn check_ids(&self, place: impl Fn(usize) -> String) -> Result<(), DatasetError> {
-        let Self { relation, ends, ids } = self;
+    /// Types of sources and of destinations.
+    fn ends(&self, of: &EdgeType) -> [&'a NodeType; 2] {
+        [of.source, of.destination].map(|end| &self.node_types[end])
+    }
+
+    fn check_ids(
+        &self,
+        of: &EdgeType,
+        ids: &[Vec<NodeId>; 2],
+        place: impl Fn(usize) -> String,
+    ) -> Result<(), DatasetError> {
+        let ends = self.ends(of);
         let beyond = |end: usize| ids[end].iter().position(|&id| id as usize >= ends[end].n_nodes);
         let [source, destination] = [beyond(0), beyond(1)];
         let Some(edge) = source.into_iter().chain(destination).min() else { return Ok(()) };
         let end = usize::from(source != Some(edge));
-        let (what, of, id) = (["source", "destination"][end], ends[end], ids[end][edge]);
+        let (what, beyond, id) = (["source", "destination"][end], ends[end], ids[end][edge]);
         let counted = |of: &NodeType| format!("{} ({} nodes)", of.name, of.n_nodes);
         Err(DatasetError::invalid(format!(
-            "{}: {relation} goes from {} to {}, and the {what} is node {id}, which is beyond {}; ids count from 0 inside \
-             each type",
+            "{}: {} goes from {} to {}, and the {what} is node {id}, which is beyond {}; ids count from 0 inside each type",
             place(edge),
+            of.relation,
             counted(ends[0]),
             counted(ends[1]),
-            of.name
+            beyond.name
         )))
+    }
+
+    /// Graph of all relations. The number of merged pairs goes into the notes.
+    ///
+    /// # Errors
+    /// When names of types or relations are not unique, or there are too many nodes.
+    pub(crate) fn into_graph(self, notes: &mut Notes) -> Result<TypedGraph, DatasetError> {
+        Duplicates::Merge.note(self.n_merged, false, notes);
+        Ok(TypedGraph::new(Schema::new(self.node_types.to_vec(), self.edge_types)?, self.adjacencies)?)
     }
 }
 
@@ -159,6 +184,29 @@ pub(crate) fn type_number(types: &[NodeType], name: &str, flag: &str) -> Result<
 /// Error of a target that the user names, where labels and splits are those of the node type `of`.
 pub(crate) fn other_target(name: &str, of: &str) -> DatasetError {
     DatasetError::invalid(format!("--target {name}: labels and splits are those of {of}; leave --target out"))
+}
+
+/// Target: the type that the options name, or the only one with labels, or the first one where none has any.
+///
+/// # Errors
+/// When there is no type, or none of the name; when several of `labelled` have labels and the options choose none.
+pub(crate) fn target_of(types: &[NodeType], labelled: &[usize], options: &LoadOptions) -> Result<usize, DatasetError> {
+    match (&options.target, labelled) {
+        (Some(name), _) => type_number(types, name, "--target"),
+        (None, [only]) => Ok(*only),
+        (None, []) if types.is_empty() => Err(DatasetError::invalid("no type of nodes")),
+        (None, []) => Ok(0),
+        (None, several) => {
+            let names = several.iter().map(|&number| types[number].name.as_str()).collect::<Vec<_>>().join(", ");
+            Err(DatasetError::invalid(format!("{names} have labels; choose the one to be classified by --target")))
+        }
+    }
+}
+
+/// Notes that a type has as many nodes as its edges name. `stated_by` names what would state the number.
+pub(crate) fn note_counted(name: &str, n_nodes: usize, stated_by: &str, notes: &mut Notes) {
+    let text = format!("{name} has {n_nodes} nodes, by the largest id of its edges ({stated_by} states it)");
+    notes.make_up("counted_nodes", text, &[("nodes", n_nodes as u64)]);
 }
 
 /// Stated size of a node type, and what its files have of it.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::{real, write_ogb_text, write_text};
+use common::{real, write_mag_text, write_ogb_text, write_text};
 use girih_datasets::{Dataset, LoadOptions, Names, OutputFormat, load};
 use girih_graph_format::file::{NpzWriter, Verify, write_edge_list, write_npy, write_sparse_npz};
 use girih_random::{Key, Stream};
@@ -244,6 +244,21 @@ fn ogb_folders() {
         for file in &files {
             survive(dir.path(), std::slice::from_ref(file), &LoadOptions::default(), MUTATIONS_PER_FILE);
             survive_cuts(dir.path(), file, 1, &LoadOptions::default());
+        }
+    }
+}
+
+#[test]
+fn typed_ogb_folders() {
+    let dir = tempfile::tempdir().unwrap();
+    write_mag_text(dir.path());
+    for folder in ["raw", "raw/relations/author___writes___paper", "raw/node-label/paper", "split/time/paper"] {
+        for file in files_in(&dir.path().join(folder)).iter().filter(|file| file.is_file()) {
+            // What is not read may be damaged.
+            if !file.ends_with("edge_reltype.csv.gz") {
+                survive(dir.path(), std::slice::from_ref(file), &LoadOptions::default(), MUTATIONS_PER_FILE);
+                survive_cuts(dir.path(), file, 1, &LoadOptions::default());
+            }
         }
     }
 }

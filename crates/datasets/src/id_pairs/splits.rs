@@ -8,6 +8,7 @@ use girih_graph_format::{NodeId, NodeType, Notes};
 use super::part_path;
 use crate::inventory::Inventory;
 use crate::named_arrays::note_empty;
+use crate::splits::part_of;
 use crate::{DatasetError, Split};
 
 /// Parts of a split, in the order of [`Split::parts`].
@@ -78,17 +79,5 @@ pub(super) fn read(
 fn ids(path: &Path, target: &NodeType) -> Result<Vec<NodeId>, DatasetError> {
     let array = Array::read(path)?;
     array.expect_1d()?;
-    let found = array.into_ids()?;
-    let (name, n_nodes) = (&target.name, target.n_nodes);
-    if let Some(at) = found.iter().position(|&id| id as usize >= n_nodes) {
-        let what =
-            format!("value {at} is node {}, and the target {name} has {n_nodes} nodes, counted from 0", found[at]);
-        return Err(DatasetError::invalid(what).at(path));
-    }
-    let mut ids = found.into_vec();
-    ids.sort_unstable();
-    match ids.windows(2).find(|pair| pair[0] == pair[1]) {
-        None => Ok(ids),
-        Some(pair) => Err(DatasetError::invalid(format!("node {} is listed twice", pair[0])).at(path)),
-    }
+    part_of(array.into_ids()?.into_vec(), target).map_err(|e| e.at(path))
 }

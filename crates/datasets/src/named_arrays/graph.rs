@@ -91,6 +91,19 @@ pub(crate) fn from_edge_index(
     graph.map_err(|e| DatasetError::from(e).at(&origin))
 }
 
+/// Sources and destinations as [`pairs`], of layouts that differ in having rows or pairs.
+///
+/// # Errors
+/// As [`pairs`], and when two rows of two may be either.
+pub(crate) fn unambiguous_pairs(array: Array) -> Result<[Vec<NodeId>; 2], DatasetError> {
+    if array.shape() == [2, 2] {
+        let what = "edges of shape 2 × 2 may be rows of sources and destinations, or pairs";
+        let remedy = "save them among arrays with types, such as author__writes__paper.edge_index, which has rows";
+        return Err(DatasetError::invalid(format!("{what}; {remedy}")).at(array.origin()));
+    }
+    pairs(array)
+}
+
 /// Sources and destinations from two rows of ids, or a pair per row.
 pub(crate) fn pairs(array: Array) -> Result<[Vec<NodeId>; 2], DatasetError> {
     let origin = array.origin().to_owned();

@@ -16,6 +16,7 @@
 mod benchmark;
 mod edge_splits;
 mod splits;
+pub(crate) mod typed;
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ use girih_machine::memory::Free;
 
 pub use self::benchmark::{Benchmark, BenchmarkMetric};
 use crate::edges::{directed_as, to_graph};
-use crate::inventory::{Inventory, reason};
+use crate::inventory::Inventory;
 use crate::named_arrays;
 use crate::splits::drawn_by;
 use crate::{Dataset, DatasetError, FEATURE_STORE, Features, Labels, LoadOptions, SplitRule, labels, memory};
@@ -57,9 +58,7 @@ pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// When files are missing, damaged or contradict each other; each error names its file.
 pub(crate) fn load(raw: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let raw = &std::path::absolute(raw).map_err(|e| DatasetError::from(e).at(raw))?;
-    let root = if raw.ends_with("raw") { raw.parent().unwrap_or(raw) } else { raw };
-    let name = root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let Home { raw, root, name } = &Home::of(raw)?;
     let mut notes = Notes::default();
     let is_text = table(raw, "edge").is_some();
     let parts = if is_text { read_text(raw, options, &mut notes)? } else { read_binary(raw, options, &mut notes)? };
@@ -80,6 +79,24 @@ pub(crate) fn load(raw: &Path, options: &LoadOptions) -> Result<Dataset, Dataset
     Ok(Dataset { notes, feature_norm: norm, edge_split: found.edges, ..dataset })
 }
 
+/// Folders of a data set, and its name.
+struct Home {
+    raw: PathBuf,
+    /// Folder above `raw`, if that has this name; else the same folder.
+    root: PathBuf,
+    name: String,
+}
+
+impl Home {
+    fn of(raw: &Path) -> Result<Self, DatasetError> {
+        let raw = std::path::absolute(raw).map_err(|e| DatasetError::from(e).at(raw))?;
+        let above = raw.parent().filter(|_| raw.ends_with("raw"));
+        let root = above.unwrap_or(&raw).to_owned();
+        let name = root.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        Ok(Self { raw, root, name })
+    }
+}
+
 /// Notes the files of both folders that the loader does not read.
 fn note_files(root: &Path, raw: &Path, is_text: bool, notes: &mut Notes) -> Result<(), DatasetError> {
     let is_used = |name: &str| match name.strip_suffix(".csv.gz").or_else(|| name.strip_suffix(".csv")) {
@@ -89,7 +106,7 @@ fn note_files(root: &Path, raw: &Path, is_text: bool, notes: &mut Notes) -> Resu
     let mut files = Inventory::of_folder(raw)?;
     files.take_all(is_used);
     if root != raw {
-        files.left().for_each(|name| notes.leave_out(format!("raw/{name}"), reason(name)));
+        files.note_below("raw", notes);
         files = Inventory::of_folder(root)?;
         files.take("raw/");
     }
@@ -175,7 +192,7 @@ fn read_binary(raw: &Path, options: &LoadOptions, notes: &mut Notes) -> Result<P
     let weights = data.try_array("edge_weight")?.map(Array::into_f32).transpose()?;
     members.take("edge_weight.npy");
     let features = data.try_array("node_feat")?.map(Array::into_matrix).transpose()?;
-    members.left().for_each(|name| notes.leave_out(format!("raw/data.npz/{name}"), reason(name)));
+    members.note_below("raw/data.npz", notes);
     let label_path = raw.join("node-label.npz");
     let labels = match label_path.is_file() {
         true => Some(labels::of_array(Npz::open(&label_path)?.array("node_label")?, None, options, notes)?),

@@ -74,33 +74,41 @@ enum Set {
 
 fn read_set((folder, name): (&Path, &str), graph: &Csr, notes: &mut Notes) -> Result<Set, DatasetError> {
     let mut files = Inventory::of_folder(folder)?;
-    let text: Vec<(&str, PathBuf)> = PARTS.iter().filter_map(|part| Some((*part, table(folder, part)?))).collect();
-    let set = if !text.is_empty() {
-        text.iter().for_each(|(_, path)| files.take(&path.file_name().unwrap_or_default().to_string_lossy()));
-        let parts = text.iter().map(|(part, path)| Ok((*part, read_ids(path, notes)?)));
-        let parts = parts.collect::<Result<_, DatasetError>>()?;
-        Set::Nodes(split_of(parts, notes))
-    } else {
-        match read_torch(folder, &mut files)? {
-            Saved::Nothing => Set::Nothing,
-            Saved::Ids(parts) => Set::Nodes(split_of(parts, notes)),
-            Saved::Edges => {
-                let split = edge_splits::read(folder, name, graph, notes)?;
-                PARTS.iter().for_each(|part| files.take(&format!("{part}.pt")));
-                Set::Edges(split)
-            }
-            Saved::Other => Set::Other,
+    let set = match read_saved(folder, &mut files, notes)? {
+        Saved::Nothing => Set::Nothing,
+        Saved::Ids(parts) => Set::Nodes(split_of(parts, notes)),
+        Saved::Edges => {
+            let split = edge_splits::read(folder, name, graph, notes)?;
+            PARTS.iter().for_each(|part| files.take(&format!("{part}.pt")));
+            Set::Edges(split)
         }
+        Saved::Other => Set::Other,
     };
+    note_others(&files, name, notes);
+    Ok(set)
+}
+
+/// Notes the files of a split set that are not read.
+pub(super) fn note_others(files: &Inventory, name: &str, notes: &mut Notes) {
     files.left().for_each(|file| {
         let why = if file.ends_with(".pt") { "no ids of nodes and no edges" } else { "" };
         notes.leave_out(format!("split/{name}/{file}"), why);
     });
-    Ok(set)
+}
+
+/// Reads the parts of a split set: text, or else files of `torch.save`.
+pub(super) fn read_saved(folder: &Path, files: &mut Inventory, notes: &mut Notes) -> Result<Saved, DatasetError> {
+    let text: Vec<(&str, PathBuf)> = PARTS.iter().filter_map(|part| Some((*part, table(folder, part)?))).collect();
+    if text.is_empty() {
+        return read_torch(folder, files);
+    }
+    text.iter().for_each(|(_, path)| files.take(&path.file_name().unwrap_or_default().to_string_lossy()));
+    let parts = text.iter().map(|(part, path)| Ok((*part, read_ids(path, notes)?)));
+    Ok(Saved::Ids(parts.collect::<Result<_, DatasetError>>()?))
 }
 
 /// Split of some parts; a missing part is empty, which is noted.
-fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
+pub(super) fn split_of(mut parts: Parts, notes: &mut Notes) -> Split {
     let shown = |part: &str| if part == "valid" { "val" } else { part }.to_owned();
     let there: Vec<String> = parts.iter().map(|(part, _)| shown(part)).collect();
     note_empty(&there.iter().map(String::as_str).collect::<Vec<_>>(), notes);
@@ -113,10 +121,10 @@ fn split_of(mut parts: Vec<(&str, Vec<NodeId>)>, notes: &mut Notes) -> Split {
     Split { train: part("train"), val: part("valid"), test: part("test") }
 }
 
-type Parts = Vec<(&'static str, Vec<NodeId>)>;
+pub(super) type Parts = Vec<(&'static str, Vec<NodeId>)>;
 
 /// Contents of a folder's files of `torch.save`.
-enum Saved {
+pub(super) enum Saved {
     Nothing,
     Ids(Parts),
     Edges,

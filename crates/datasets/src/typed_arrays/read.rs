@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use girih_graph_format::{Csr, Duplicates, EdgeType, NodeId, NodeType, Notes, Schema, TypedGraph};
+use girih_graph_format::{EdgeType, NodeId, NodeType, Notes, TypedGraph};
 
 use super::scheme::{EDGES, Scheme, full_name, parts};
 use crate::inventory::{looks_like_split, reason};
 use crate::named_arrays::{
     Arrays, FEATURES, LABELS, NamedArrays, drawn_unless_there, pairs, read_features, read_labels, read_splits, scalar,
 };
-use crate::typed_parts::{Edges, StatedType, TypedParts, check_edge_options, check_stated, n_named, type_number};
+use crate::typed_parts::{
+    self, Relations, StatedType, TypedParts, check_edge_options, check_stated, n_named, note_counted,
+};
 use crate::{Dataset, DatasetError, Features, LoadOptions, NameList, Names, ReverseEdges, TypeFeatures, reverses};
 
 /// Loads typed data. Relations get reverses, unless they are there or girih has written the arrays.
@@ -128,9 +130,7 @@ fn node_types(
             Some(n_nodes) => n_nodes,
             None => {
                 let n_nodes = ends().map(|(_, list, end)| n_named(&list.ids[end])).max().unwrap_or(0);
-                let text =
-                    format!("{of} has {n_nodes} nodes, by the largest id of its edges ({of}.num_nodes states it)");
-                notes.make_up("counted_nodes", text, &[("nodes", n_nodes as u64)]);
+                note_counted(of, n_nodes, &format!("{of}.num_nodes"), notes);
                 n_nodes
             }
         };
@@ -158,20 +158,11 @@ fn target_of(arrays: &mut Arrays<'_>, types: &[NodeType], options: &LoadOptions)
         arrays.set_prefix(&types[of].name);
         arrays.mark_used("target");
     }
-    if let Some(name) = &options.target {
-        return type_number(types, name, "--target");
-    }
     let has_labels = |of: &NodeType| LABELS.iter().any(|label| arrays.has_under(&of.name, label));
     let labelled: Vec<usize> = (0..types.len()).filter(|&number| has_labels(&types[number])).collect();
-    match (marked, &labelled[..]) {
-        (Some(marked), _) => Ok(marked),
-        (None, [only]) => Ok(*only),
-        (None, []) if types.is_empty() => Err(DatasetError::invalid("no type of nodes")),
-        (None, []) => Ok(0),
-        (None, several) => {
-            let names = several.iter().map(|&number| types[number].name.as_str()).collect::<Vec<_>>().join(", ");
-            Err(DatasetError::invalid(format!("{names} have labels; choose the one to be classified by --target")))
-        }
+    match marked.filter(|_| options.target.is_none()) {
+        Some(marked) => Ok(marked),
+        None => typed_parts::target_of(types, &labelled, options),
     }
 }
 
@@ -185,23 +176,17 @@ fn graph(
     notes: &mut Notes,
 ) -> Result<TypedGraph, DatasetError> {
     let number = |name: &str| node_types.iter().position(|of| of.name == name).expect("ends are types of nodes");
-    let (mut edge_types, mut relations, mut n_merged) = (Vec::new(), Vec::<Csr>::new(), 0);
+    let mut relations = Relations::new(node_types, options);
     for list in lists {
         let full = full_name(&list.of);
         arrays.set_prefix(&full);
         let reverse_of = if is_numbered { scalar(arrays, "reverse_of")? } else { None };
         let [source, destination] = [&list.of[0], &list.of[2]].map(|name| number(name));
-        let relation = list.of[1].clone();
-        let ends = [&node_types[source], &node_types[destination]];
-        let edges = Edges { relation: &relation, ends, ids: list.ids };
-        let found = edges.adjacency(options, |edge| format!("{full}.{EDGES}: edge {edge}"));
-        let (adjacency, merged) = found.map_err(|error| error.at(&list.origin))?;
-        n_merged += merged;
-        relations.push(adjacency);
-        edge_types.push(EdgeType { relation, source, destination, reverse_of });
+        let of = EdgeType { relation: list.of[1].clone(), source, destination, reverse_of };
+        let added = relations.add(of, list.ids, |edge| format!("{full}.{EDGES}: edge {edge}"));
+        added.map_err(|error| error.at(&list.origin))?;
     }
-    Duplicates::Merge.note(n_merged, false, notes);
-    Ok(TypedGraph::new(Schema::new(node_types.to_vec(), edge_types)?, relations)?)
+    relations.into_graph(notes)
 }
 
 /// Names of nodes and classes, if girih has written them.

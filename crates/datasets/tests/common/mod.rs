@@ -62,6 +62,38 @@ pub fn write_ogb_text(root: &Path, ending: &str) {
     }
 }
 
+/// Writes a raw folder of OGB with types in text, as ogbn-mag's: three authors, no field, two institutions, four papers.
+pub fn write_mag_text(root: &Path) {
+    for (name, text) in [
+        ("raw/num-node-dict", "paper,author,institution,field\n4,3,2,0\n"),
+        ("raw/nodetype-has-feat", "paper,author,institution,field\nTrue,False,False,False\n"),
+        ("raw/nodetype-has-label", "paper,author,institution,field\nTrue,False,False,False\n"),
+        (
+            "raw/triplet-type-list",
+            "author,writes,paper\nauthor,affiliated_with,institution\npaper,cites,paper\npaper,has_topic,field\n",
+        ),
+        ("raw/relations/author___affiliated_with___institution/edge", "0,0\n2,1\n"),
+        ("raw/relations/author___affiliated_with___institution/num-edge-list", "2\n"),
+        ("raw/relations/author___writes___paper/edge", "0,0\n0,1\n1,1\n2,3\n"),
+        ("raw/relations/author___writes___paper/num-edge-list", "4\n"),
+        ("raw/relations/author___writes___paper/edge_reltype", "0\n0\n0\n0\n"),
+        ("raw/relations/paper___cites___paper/edge", "1,0\n2,0\n3,1\n"),
+        ("raw/relations/paper___cites___paper/num-edge-list", "3\n"),
+        ("raw/relations/paper___has_topic___field/edge", ""),
+        ("raw/relations/paper___has_topic___field/num-edge-list", "0\n"),
+        ("raw/node-feat/paper/node-feat", "1,0.5\n0,1e-1\n0,0\n-2,3\n"),
+        ("raw/node-feat/paper/node_year", "2017\n2018\n2019\n2020\n"),
+        ("raw/node-label/paper/node-label", "1\n\n0\n2\n"),
+        ("split/time/nodetype-has-split", "paper,author,institution,field\nTrue,False,False,False\n"),
+        ("split/time/paper/train", "2\n0\n"),
+        ("split/time/paper/valid", "3\n"),
+        ("split/time/paper/test", "1\n"),
+    ] {
+        write_text(&root.join(format!("{name}.csv.gz")), text);
+    }
+    write_text(&root.join("RELEASE_v2.txt"), "");
+}
+
 /// Name, type of storage, shape and values of a tensor.
 pub type Tensor<'a> = (&'a str, &'a str, &'a [usize], &'a [i64]);
 

@@ -1,5 +1,6 @@
 //! Loaders on small files, real files and damaged ones.
 
+mod by_hand;
 #[path = "../common/mod.rs"]
 mod common;
 mod components;
@@ -18,6 +19,7 @@ mod new_nodes;
 mod ntriples;
 mod ogb;
 mod ogb_links;
+mod ogb_typed;
 mod random_types;
 mod real_files;
 mod small_files;

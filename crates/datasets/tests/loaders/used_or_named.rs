@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{load_default, refusal, write_ogb_text, write_text};
+use crate::common::{load_default, refusal, write_mag_text, write_ogb_text, write_text};
 use girih_datasets::{Dataset, Features, LoadOptions, OutputFormat, Split, load};
 use girih_graph_format::file::{NpzWriter, Tensor, write_npy, write_tensors};
 use girih_graph_format::{Duplicates, Notes};
@@ -54,6 +54,12 @@ fn formats(home: &Path, name: &str) -> Vec<(PathBuf, String)> {
     write_ogb_text(&ogb, "csv");
     file(ogb.join("raw").join(name));
     all.push((ogb.clone(), format!("raw/{name}")));
+    let mag = home.join("ogbn-mag");
+    write_mag_text(&mag);
+    for folder in ["raw/node-feat/paper", "raw/relations/paper___cites___paper", "split/time/paper"] {
+        file(mag.join(folder).join(name));
+        all.push((mag.clone(), format!("{folder}/{name}")));
+    }
     let lightgcn = home.join("lightgcn");
     write_text(&lightgcn.join("train.txt"), "0 0 2\n1 1\n2 0 1 2\n");
     write_text(&lightgcn.join("test.txt"), "0 3\n1 0\n");
