@@ -37,7 +37,7 @@ fn written() -> (TempDir, PathBuf) {
     (home, path)
 }
 
-/// The same as archives, with the split as text.
+/// Raw folder of archives with the same data; the split is text.
 fn binary() -> (TempDir, PathBuf) {
     let (home, path) = written();
     fs::rename(path.join("split"), home.path().join("split")).unwrap();
@@ -152,82 +152,73 @@ fn options_choose_target_reverses_and_division() {
     assert!(data == SMALL.dataset() && not_used(&data).contains(&"raw/node-label/author/node-label.csv.gz"));
 }
 
-#[test]
-fn text_that_contradicts_itself_is_refused_by_file_and_line() {
-    const WRITES: &str = "raw/relations/author___writes___paper/edge.csv.gz";
-    let beyond = "edge.csv.gz: line 2: writes goes from author (3 nodes) to paper (4 nodes), and the source is node 3";
-    for (file, text, expected) in [
-        (WRITES, "0,0\n3,0\n1,1\n2,3\n", beyond),
-        (WRITES, "0,0\n0,4\n1,1\n2,3\n", "edge.csv.gz: line 2: writes goes from author (3 nodes) to paper (4 nodes)"),
-        (WRITES, "0,0\n0,1\n1,1\n", "edge.csv.gz: 4 edges are declared, but the file holds 3"),
-        (WRITES, "0,0\n0\n1,1\n2,3\n", "edge.csv.gz: line 2: 1 fields; expected two ids"),
-        (WRITES, "0,0\n0,1,5\n1,1\n2,3\n", "edge.csv.gz: line 2: 3 fields; expected two ids"),
-        (WRITES, "0,0\n0,-1\n1,1\n2,3\n", "edge.csv.gz: line 2: \"-1\" is no id"),
-        (WRITES, "0,0\n0,1.5\n1,1\n2,3\n", "edge.csv.gz: line 2: \"1.5\" is no id"),
-        ("raw/triplet-type-list.csv.gz", "author,writes\n", "line 1: \"author,writes\" is no source type, relation"),
-        (
-            "raw/triplet-type-list.csv.gz",
-            "author,reads,paper\n",
-            "author___reads___paper/edge.csv.gz: there is no such file",
-        ),
-        (
-            "raw/num-node-dict.csv.gz",
-            "author,paper\n3,x\n",
-            "num-node-dict.csv.gz: line 2: \"x\" is no number of nodes",
-        ),
-        ("raw/num-node-dict.csv.gz", "author,paper\n3,4\n3,4\n", "num-node-dict.csv.gz: 2 lines of numbers"),
-        ("raw/num-node-dict.csv.gz", "author,paper\n", "num-node-dict.csv.gz: a header without a row"),
-        ("raw/num-node-dict.csv.gz", "author,field,paper\n3,0,4\n", "names the type institution, which has no number"),
-        (
-            "raw/num-node-dict.csv.gz",
-            "author,field,institution,paper\n3,0,2,5\n",
-            "there are 4 rows of features for 5 nodes",
-        ),
-        (
-            "raw/num-node-dict.csv.gz",
-            "author,field,institution,paper\n2000000000,0,2,4\n",
-            "num-node-dict.csv.gz: type author: 2000000000 nodes are declared",
-        ),
-        ("raw/node-feat/paper/node-feat.csv.gz", "1,2\n1\n3,4\n5,6\n", "node-feat.csv.gz: line 2: 1 fields"),
-        ("raw/node-feat/paper/node-feat.csv.gz", "1\nnan\n1\n1\n", "node-feat.csv.gz: line 2: \"nan\""),
-        ("raw/node-label/paper/node-label.csv.gz", "1\n0.5\n1\n0\n", "node-label.csv.gz: node 1 has class 0.5"),
-        ("raw/node-label/paper/node-label.csv.gz", "1\n0\n", "node-label.csv.gz: there are 2 labels for 4 nodes"),
-        (
-            "raw/nodetype-has-feat.csv.gz",
-            "author,paper\nTrue,True\n",
-            "True under author, but there is no node-feat/author",
-        ),
-        (
-            "raw/nodetype-has-label.csv.gz",
-            "author,paper\nFalse,False\n",
-            "False under paper, but there is node-label/paper",
-        ),
-        (
-            "raw/nodetype-has-label.csv.gz",
-            "author,paper\nFalse,maybe\n",
-            "\"maybe\" under paper is neither True nor False",
-        ),
-        ("split/time/paper/train.csv.gz", "4\n", "paper: train: value 0 is node 4, and the target paper has 4 nodes"),
-        ("split/time/paper/train.csv.gz", "0\n0\n", "paper: train: node 0 is listed twice"),
-        ("split/time/paper/train.csv.gz", "3\n", "paper: node 3 is in both train and val"),
-        ("split/time/paper/train.csv.gz", "x\n", "train.csv.gz: line 1"),
-        (
-            "split/time/nodetype-has-split.csv.gz",
-            "author,paper\nFalse,False\n",
-            "False under paper, but there is folder paper",
-        ),
-    ] {
+/// Checks that a folder with one file replaced is refused.
+fn refused(cases: &[(&str, &str, &str)]) {
+    for (file, text, expected) in cases {
         let (_home, path) = written();
         write_text(&path.join(file), text);
         let message = refusal(&path, &LoadOptions::default());
         assert!(message.contains(expected), "{file} {text:?}: {message}");
     }
+}
+
+const WRITES: &str = "raw/relations/author___writes___paper/edge.csv.gz";
+
+#[test]
+fn edges_and_numbers_that_contradict_each_other_are_refused_by_line() {
+    const COUNTS: &str = "raw/num-node-dict.csv.gz";
+    const TRIPLETS: &str = "raw/triplet-type-list.csv.gz";
+    let source = "edge.csv.gz: line 2: writes goes from author (3 nodes) to paper (4 nodes), and the source is node 3";
+    let destination = "line 2: writes goes from author (3 nodes) to paper (4 nodes), and the destination is node 4";
+    let many = "num-node-dict.csv.gz: type author: 2000000000 nodes are declared";
+    refused(&[
+        (WRITES, "0,0\n3,0\n1,1\n2,3\n", source),
+        (WRITES, "0,0\n0,4\n1,1\n2,3\n", destination),
+        (WRITES, "0,0\n0,1\n1,1\n", "edge.csv.gz: 4 edges are declared, but the file holds 3"),
+        (WRITES, "0,0\n0\n1,1\n2,3\n", "edge.csv.gz: line 2: 1 fields; expected two ids"),
+        (WRITES, "0,0\n0,1,5\n1,1\n2,3\n", "edge.csv.gz: line 2: 3 fields; expected two ids"),
+        (WRITES, "0,0\n0,-1\n1,1\n2,3\n", "edge.csv.gz: line 2: \"-1\" is no id"),
+        (WRITES, "0,0\n0,1.5\n1,1\n2,3\n", "edge.csv.gz: line 2: \"1.5\" is no id"),
+        (TRIPLETS, "author,writes\n", "line 1: \"author,writes\" is no source type, relation"),
+        (TRIPLETS, "author,reads,paper\n", "author___reads___paper/edge.csv.gz: there is no such file"),
+        (COUNTS, "author,paper\n3,x\n", "num-node-dict.csv.gz: line 2: \"x\" is no number of nodes"),
+        (COUNTS, "author,paper\n3,4\n3,4\n", "num-node-dict.csv.gz: 2 lines of numbers"),
+        (COUNTS, "author,paper\n", "num-node-dict.csv.gz: a header without a row"),
+        (COUNTS, "author,field,paper\n3,0,4\n", "names the type institution, which has no number"),
+        (COUNTS, "author,field,institution,paper\n3,0,2,5\n", "there are 4 rows of features for 5 nodes"),
+        (COUNTS, "author,field,institution,paper\n2000000000,0,2,4\n", many),
+    ]);
+}
+
+#[test]
+fn features_labels_and_splits_that_do_not_fit_are_refused_by_line() {
+    const FEATURES: &str = "raw/node-feat/paper/node-feat.csv.gz";
+    const LABELS: &str = "raw/node-label/paper/node-label.csv.gz";
+    const HAS_LABEL: &str = "raw/nodetype-has-label.csv.gz";
+    const TRAIN: &str = "split/time/paper/train.csv.gz";
+    const HAS_SPLIT: &str = "split/time/nodetype-has-split.csv.gz";
+    refused(&[
+        (FEATURES, "1,2\n1\n3,4\n5,6\n", "node-feat.csv.gz: line 2: 1 fields"),
+        (FEATURES, "1\nnan\n1\n1\n", "node-feat.csv.gz: line 2: \"nan\""),
+        (LABELS, "1\n0.5\n1\n0\n", "node-label.csv.gz: node 1 has class 0.5"),
+        (LABELS, "1\n0\n", "node-label.csv.gz: there are 2 labels for 4 nodes"),
+        ("raw/nodetype-has-feat.csv.gz", "author\nTrue\n", "True under author, but there is no node-feat/author"),
+        (HAS_LABEL, "author,paper\nFalse,False\n", "False under paper, but there is node-label/paper"),
+        (HAS_LABEL, "author,paper\nFalse,maybe\n", "\"maybe\" under paper is neither True nor False"),
+        (TRAIN, "4\n", "paper: train: value 0 is node 4, and the target paper has 4 nodes"),
+        (TRAIN, "0\n0\n", "paper: train: node 0 is listed twice"),
+        (TRAIN, "3\n", "paper: node 3 is in both train and val"),
+        (TRAIN, "x\n", "train.csv.gz: line 1"),
+        (HAS_SPLIT, "author,paper\nFalse,False\n", "False under paper, but there is folder paper"),
+    ]);
+}
+
+#[test]
+fn missing_files_are_named() {
+    const N_EDGES: &str = "raw/relations/author___writes___paper/num-edge-list.csv.gz";
     for (file, expected) in [
         (WRITES, "author___writes___paper/edge.csv.gz: there is no such file"),
-        (
-            "raw/relations/author___writes___paper/num-edge-list.csv.gz",
-            "author___writes___paper/num-edge-list.csv.gz: there is no such file",
-        ),
+        (N_EDGES, "author___writes___paper/num-edge-list.csv.gz: there is no such file"),
         ("raw/num-node-dict.csv.gz", "raw/num-node-dict.csv.gz: there is no such file"),
         ("raw/node-label/paper/node-label.csv.gz", "True under paper, but there is no node-label/paper"),
     ] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use girih_graph_format::file::{Array, Npz};
 use girih_graph_format::{Matrix, NodeType, Notes};
 
-use super::{DEPTH, Form, Pairs, parts_of};
+use super::form::{DEPTH, Form, Pairs, parts_of};
 use crate::inventory::Inventory;
 use crate::named_arrays::unambiguous_pairs;
 use crate::ogb::{check_edges, only_graph};

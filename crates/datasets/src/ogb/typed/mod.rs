@@ -15,27 +15,23 @@
 //! `num_edges_dict.npz`, `node_feat_dict.npz` and `node-label.npz`. Every other file is named in the notes.
 
 mod binary;
+mod form;
 mod splits;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use girih_graph_format::file::Npz;
-use girih_graph_format::{EdgeType, Matrix, NodeId, NodeType, Notes};
+use girih_graph_format::{EdgeType, NodeType, Notes};
 
 use self::binary::Archives;
+use self::form::{Form, JOINT, Pairs, place};
 use self::text::Tables;
 use super::{Home, table};
 use crate::inventory::Inventory;
-use crate::pair_file::Lines;
 use crate::splits::drawn_by;
 use crate::typed_parts::{Relations, StatedType, TypedParts, check_edge_options, check_stated, target_of};
 use crate::{Dataset, DatasetError, Features, Labels, LoadOptions, Split, SplitRule, TypeFeatures, reverses};
-
-/// Separator of the parts of a relation's full name.
-const JOINT: &str = "___";
-/// Number of folders above the files of a raw folder.
-const DEPTH: usize = 2;
 
 /// Folder of the raw files of a typed data set, given its root or the raw folder as `path`.
 pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
@@ -44,53 +40,6 @@ pub(crate) fn find_raw(path: &Path) -> Option<PathBuf> {
     let is_binary = |dir: &Path| dir.join(binary::EDGES).is_file() && Npz::open(&dir.join(binary::COUNTS)).is_ok();
     let is_raw = |dir: &PathBuf| is_text(dir) || is_listed(dir) || is_binary(dir);
     [path.to_owned(), path.join("raw")].into_iter().find(is_raw)
-}
-
-/// Parts of a relation's full name.
-fn parts_of(full: &str) -> Option<[String; 3]> {
-    let parts: Vec<&str> = full.split(JOINT).collect();
-    let [source, relation, destination] = parts[..] else { return None };
-    let parts = [source, relation, destination];
-    parts.iter().all(|part| !part.is_empty()).then(|| parts.map(str::to_owned))
-}
-
-/// Files of either form.
-trait Form {
-    /// Types of nodes, ascending by name.
-    fn node_types(&mut self) -> Result<Vec<NodeType>, DatasetError>;
-    /// File that states the numbers of nodes.
-    fn counts(&self) -> PathBuf;
-    /// Pairs of each relation, ascending by its parts.
-    fn pairs(&mut self, notes: &mut Notes) -> Result<Vec<Pairs>, DatasetError>;
-    /// Features of a type, and their file, if it has some.
-    fn features(&mut self, of: &str, notes: &mut Notes) -> Result<Option<(Matrix, PathBuf)>, DatasetError>;
-    /// Whether a type has labels.
-    fn has_labels(&self, of: &str) -> Result<bool, DatasetError>;
-    /// Labels of a type, and their file.
-    fn labels(&mut self, of: &str, options: &LoadOptions, notes: &mut Notes)
-    -> Result<(Labels, PathBuf), DatasetError>;
-    /// Notes what is not read.
-    fn note_rest(&self, notes: &mut Notes);
-}
-
-/// Pairs of ids of a relation.
-struct Pairs {
-    /// Source type, relation and destination type.
-    of: [String; 3],
-    origin: PathBuf,
-    ids: [Vec<NodeId>; 2],
-    /// Lines of the pairs, if the file is text.
-    lines: Option<Lines>,
-}
-
-impl Pairs {
-    /// Place of an edge in its file.
-    fn place(lines: Option<&Lines>, edge: usize) -> String {
-        match lines {
-            Some(lines) => format!("line {}", lines.of(edge)),
-            None => format!("edge {edge}"),
-        }
-    }
 }
 
 /// Loads a data set from its raw folder and the folder of splits. Each relation gets its reverse, unless the options say
@@ -180,7 +129,7 @@ fn relations<'a>(
     for Pairs { of: [source, relation, destination], origin, ids, lines } in pairs {
         let [source, destination] = [source, destination].map(|name| number(&name));
         let of = EdgeType { relation, source, destination, reverse_of: None };
-        let added = relations.add(of, ids, |edge| Pairs::place(lines.as_ref(), edge));
+        let added = relations.add(of, ids, |edge| place(lines.as_ref(), edge));
         added.map_err(|error| error.at(&origin))?;
     }
     Ok(relations)

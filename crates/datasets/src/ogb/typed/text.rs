@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use girih_graph_format::file::{Missing, read_csv, read_integers};
 use girih_graph_format::{Matrix, NodeType, Notes};
 
-use super::{DEPTH, Form, JOINT, Pairs, parts_of};
+use super::form::{DEPTH, Form, JOINT, Pairs, parts_of};
 use crate::inventory::Inventory;
 use crate::ogb::{check_edges, only_graph, table};
 use crate::pair_file::{PairFile, Separator};
