@@ -21,8 +21,8 @@ use crate::splits::{drawn_as_asked, drawn_by};
 use crate::typed_parts::{among_all, refused_symmetrize, shifted};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule, TypeFeatures};
 use crate::{
-    edge_list, folder, gnn_benchmark, heterophilous, id_pairs, labels, lightgcn, named_arrays, ntriples, ogb,
-    planetoid, typed_arrays,
+    edge_list, folder, gnn_benchmark, heterophilous, id_pairs, igb, labels, lightgcn, mag240m, named_arrays, ntriples,
+    ogb, planetoid, typed_arrays,
 };
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
@@ -169,7 +169,7 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
 }
 
 /// Loads a file or folder. Also returns the options for what follows: files of id pairs have numbers in their names, which
-/// choose a split set as well.
+/// choose a split set as well, and labels of IGB that are chosen by name are no file.
 fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions), DatasetError> {
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
@@ -181,6 +181,8 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions
         Format::Planetoid => planetoid::load(&path, options)?,
         Format::OgbRaw => with_store(ogb::load(&path, options)?, &path, options.verify)?,
         Format::OgbTyped => ogb::typed::load(&path, options)?,
+        Format::Mag240m => mag240m::load(&path, options)?,
+        Format::Igb => igb::load(&path, options)?,
         Format::LightGcn => as_told(lightgcn::load(&path, options)?, options).map_err(|e| e.at(&path))?,
         Format::ArrayFolder => {
             folder::refuse_without_manifest(&path)?;
@@ -192,8 +194,12 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions
     };
     beside.note(&mut dataset.notes);
     let mut options = options.clone();
-    if format == Format::IdPairs {
-        options.split = options.split.map(|split| id_pairs::number_of_split(&path, split).unwrap_or(split));
+    match format {
+        Format::IdPairs => {
+            options.split = options.split.map(|split| id_pairs::number_of_split(&path, split).unwrap_or(split));
+        }
+        Format::Igb if igb::names_label_set(&options) => options.labels = None,
+        _ => {}
     }
     Ok((dataset, options))
 }
@@ -234,7 +240,7 @@ fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
     match format {
         Format::RdfFolder | Format::File(FileKind::NTriples) => Some(&RDF_FLAGS),
         Format::IdPairs => Some(&["--reverse", "--target", "--type-names"]),
-        Format::OgbTyped => Some(&["--reverse", "--target"]),
+        Format::OgbTyped | Format::Mag240m | Format::Igb => Some(&["--reverse", "--target"]),
         Format::Girih | Format::ArrayFolder | Format::File(FileKind::Npz | FileKind::Zip | FileKind::Tensors) => None,
         _ => Some(&[]),
     }

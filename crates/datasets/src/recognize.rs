@@ -7,13 +7,14 @@ use girih_graph_format::file::MANIFEST;
 use crate::file_kind::FileKind;
 use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
-use crate::{DatasetError, id_pairs, lightgcn, ntriples, ogb, planetoid, typed_arrays};
+use crate::{DatasetError, id_pairs, igb, lightgcn, mag240m, ntriples, ogb, planetoid, typed_arrays};
 
 /// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
 pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
      companions), an OGB raw folder (edge.csv.gz or data.npz; with types triplet-type-list.csv.gz or \
-     edge_index_dict.npz), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
+     edge_index_dict.npz), MAG240M (processed/author___writes___paper/edge_index.npy), IGB and IGBH \
+     (processed/paper__cites__paper/edge_index.npy), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz; with types author__writes__paper.edge_index), id pairs (pa.txt with labels.npy or \
      p_feat.npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
@@ -28,6 +29,10 @@ pub(crate) enum Format {
     OgbRaw,
     /// Raw folder of OGB with types.
     OgbTyped,
+    /// MAG240M.
+    Mag240m,
+    /// IGB and IGBH.
+    Igb,
     LightGcn,
     ArrayFolder,
     /// N-Triples with tables of labels.
@@ -130,6 +135,10 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
     } else if let Some(raw) = ogb::typed::find_raw(path) {
         return Ok(Some(Recognized::alone(Format::OgbTyped, &raw)));
+    } else if let Some(folders) = mag240m::find(path) {
+        return Ok(Some(Recognized::alone(Format::Mag240m, &folders)));
+    } else if let Some(folders) = igb::find(path) {
+        return Ok(Some(Recognized::alone(Format::Igb, &folders)));
     } else if ntriples::is_folder(path) {
         Format::RdfFolder
     } else if holds_arrays(&ArrayFolder::open(path)?) {

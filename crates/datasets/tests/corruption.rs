@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use common::type_folders::{igb, mag};
 use common::{real, write_mag_text, write_ogb_text, write_text};
 use girih_datasets::{Dataset, LoadOptions, Names, OutputFormat, load};
 use girih_graph_format::file::{NpzWriter, Verify, write_edge_list, write_npy, write_sparse_npz};
@@ -261,6 +262,30 @@ fn typed_ogb_folders() {
             }
         }
     }
+}
+
+#[test]
+fn folders_of_types() {
+    for (_home, folder) in [mag(), igb()] {
+        let processed = folder.join("processed");
+        let mut files = files_in(&folder);
+        for below in std::fs::read_dir(&processed).unwrap() {
+            files.extend(files_in(&below.unwrap().path()));
+        }
+        // What is not read may be damaged.
+        let is_read = |file: &PathBuf| {
+            let name = file.file_name().unwrap().to_string_lossy();
+            file.is_file() && !["RELEASE", "mapping", "2K", "node_year"].iter().any(|unread| name.contains(unread))
+        };
+        for file in files.iter().filter(|file| is_read(file)) {
+            survive(&folder, std::slice::from_ref(file), &LoadOptions::default(), MUTATIONS_PER_FILE);
+            survive_cuts(&folder, file, 1, &LoadOptions::default());
+        }
+    }
+    // Years make the split where there is none.
+    let (_home, folder) = mag();
+    std::fs::remove_file(folder.join("split_dict.pt")).unwrap();
+    survive_cuts(&folder, &folder.join("processed/paper/node_year.npy"), 1, &LoadOptions::default());
 }
 
 #[test]

@@ -149,6 +149,14 @@ impl TorchFile {
         self.pickle.dict(value).is_ok()
     }
 
+    /// Integer value.
+    ///
+    /// # Errors
+    /// When the value is no integer.
+    pub(crate) fn int(&self, value: &Value) -> Result<i64, DatasetError> {
+        self.pickle.int(value)
+    }
+
     /// Value of the file.
     pub(crate) fn root(&self) -> Value {
         self.pickle.root().clone()

@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses some of these")]
 
+pub mod by_hand;
+pub mod type_folders;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

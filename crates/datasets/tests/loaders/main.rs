@@ -1,6 +1,5 @@
 //! Loaders on small files, real files and damaged ones.
 
-mod by_hand;
 #[path = "../common/mod.rs"]
 mod common;
 mod components;
@@ -26,6 +25,7 @@ mod small_files;
 mod spec;
 mod splits;
 mod stored;
+mod type_folders;
 mod typed;
 mod typed_arrays;
 mod typed_folder;

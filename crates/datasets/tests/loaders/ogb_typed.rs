@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::by_hand::{ByHand, rows_of};
+use crate::common::by_hand::{ByHand, rows_of};
 use crate::common::{load_default, refusal, write_mag_text, write_text};
 use girih_datasets::{Dataset, Features, LoadOptions, OutputFormat, ReverseEdges, TypeFeatures, load};
 use girih_graph_format::NodeId;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::{load_default, refusal, write_mag_text, write_ogb_text, write_text};
+use crate::common::{load_default, refusal, type_folders, write_mag_text, write_ogb_text, write_text};
 use girih_datasets::{Dataset, Features, LoadOptions, OutputFormat, Split, load};
 use girih_graph_format::file::{NpzWriter, Tensor, write_npy, write_tensors};
 use girih_graph_format::{Duplicates, Notes};
@@ -59,6 +59,14 @@ fn formats(home: &Path, name: &str) -> Vec<(PathBuf, String)> {
     for folder in ["raw/node-feat/paper", "raw/relations/paper___cites___paper", "split/time/paper"] {
         file(mag.join(folder).join(name));
         all.push((mag.clone(), format!("{folder}/{name}")));
+    }
+    for folder in [type_folders::mag_in(home), type_folders::igb_in(home)] {
+        for below in ["", "processed/", "processed/paper/", "processed/paper__cites__paper/"] {
+            if folder.join(below).is_dir() {
+                file(folder.join(below).join(name));
+                all.push((folder.clone(), format!("{below}{name}")));
+            }
+        }
     }
     let lightgcn = home.join("lightgcn");
     write_text(&lightgcn.join("train.txt"), "0 0 2\n1 1\n2 0 1 2\n");
