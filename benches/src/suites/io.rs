@@ -150,8 +150,10 @@ fn save_table(table: &Matrix, path: &Path) -> Result<(), Error> {
 /// Case of generating the graph alone, without features; none if the SPEC names files.
 fn generate_graph(setup: &Setup) -> Result<Option<Case>, Error> {
     let Spec::Synth { name, mut recipe } = setup.graph().parse()? else { return Ok(None) };
-    if let Recipe::Planted(planted) = &mut recipe {
-        planted.features = 0;
+    match &mut recipe {
+        Recipe::Planted(planted) => planted.features = 0,
+        Recipe::Typed(typed) => typed.node_types.iter_mut().for_each(|of| of.features = 0),
+        Recipe::Rmat(_) => {}
     }
     let n_edges = recipe.edges() as usize;
     let generate = Contestant::new("graph only/generate", || recipe.generate(&name, 1).map(drop));

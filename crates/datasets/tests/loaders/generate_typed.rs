@@ -308,6 +308,16 @@ fn options_of_typed_data_have_their_meaning() {
 }
 
 #[test]
+fn types_without_features_take_means_of_papers() {
+    let rules = [("author", "mean:rev_writes"), ("institution", "mean:affiliated_with")];
+    let type_rules = rules.map(|(name, rule)| (name.to_owned(), rule.parse().unwrap())).into();
+    let options = LoadOptions { type_rules, ..LoadOptions::default() };
+    let dataset = load("synth:mag240m-hetero@0.0005,features=8", &options).unwrap();
+    let widths = types(&dataset).features.iter().map(|of| of.given().map(Features::width));
+    assert_eq!(widths.collect::<Vec<_>>(), [Some(8); 3]);
+}
+
+#[test]
 fn specs_that_cannot_be_generated_are_refused_with_a_remedy() {
     for (spec, expected) in [
         ("synth:igbh-huge", "known are planted,"),

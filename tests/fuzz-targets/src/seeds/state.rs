@@ -20,6 +20,8 @@ pub(crate) fn specs() -> Vec<Input> {
         "synth:planted,nodes=12,degree=3,features=3,classes=3",
         "synth:rmat,scale=4,degree=2",
         "synth:yelp@0.00003,features=4,degree=3",
+        "synth:igbh-tiny@0.002,features=2,classes=3",
+        "synth:aifb-like@0.05,classes=2,seed=7",
         "synth:planted,nodes=9,degree=3,train=0.5,val=0.25,test=0.25,mix=0.1,gamma=2.5,seed=7,features=2",
         "topk:8",
         "random-walk:16",

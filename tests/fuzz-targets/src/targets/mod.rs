@@ -350,6 +350,8 @@ mod words {
         "synth:",
         "planted",
         "rmat",
+        "igbh-tiny",
+        "aifb-like",
         "cora",
         "@",
         ",nodes=",

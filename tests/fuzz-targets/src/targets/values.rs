@@ -78,16 +78,16 @@ pub(super) fn spec(_: &Path, input: &Input) -> Result<(), String> {
 
 /// Number of nodes, edges, feature values and class values of a recipe.
 fn size(recipe: &Recipe) -> u64 {
-    let nodes = recipe.nodes() as u64;
-    let width = match recipe {
-        Recipe::Planted(planted) => (planted.features * (1 + planted.factors) + planted.classes) as u64,
-        Recipe::Rmat(_) => 0,
+    let (width, settings) = match recipe {
+        Recipe::Planted(planted) => (planted.features, &planted.settings),
+        Recipe::Typed(typed) => {
+            (typed.node_types.iter().map(|of| of.features).max().unwrap_or_default(), &typed.settings)
+        }
+        Recipe::Rmat(rmat) => return (rmat.nodes as u64).saturating_add(rmat.edges),
     };
-    let classes = match recipe {
-        Recipe::Planted(planted) => planted.classes as u64,
-        Recipe::Rmat(_) => 0,
-    };
-    nodes.saturating_add(classes).saturating_mul(1 + width).saturating_add(recipe.edges())
+    let nodes = (recipe.nodes() as u64).saturating_add(settings.classes as u64);
+    let values = (width * (1 + settings.factors) + settings.classes) as u64;
+    nodes.saturating_mul(1 + values).saturating_add(recipe.edges())
 }
 
 pub(super) fn text(input: &Input) -> Result<&str, String> {
