@@ -69,8 +69,7 @@ fn chosen(options: &LoadOptions) -> Option<&'static LabelSet> {
 /// When files are damaged or contradict each other, or the options choose labels that are not there. Each error names
 /// its file.
 pub(crate) fn load(processed: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let processed = std::path::absolute(processed).map_err(|e| DatasetError::from(e).at(processed))?;
-    let mut folders = TypeFolders::open(&processed, JOINT)?;
+    let mut folders = TypeFolders::open(processed, JOINT)?;
     let root = folders.root().to_owned();
     read(&mut folders, &root, options).map_err(|error| error.at(&root))
 }

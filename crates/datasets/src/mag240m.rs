@@ -48,8 +48,7 @@ pub(crate) fn find(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// When files are damaged or contradict each other; each error names its file.
 pub(crate) fn load(processed: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let processed = std::path::absolute(processed).map_err(|e| DatasetError::from(e).at(processed))?;
-    let mut folders = TypeFolders::open(&processed, JOINT)?;
+    let mut folders = TypeFolders::open(processed, JOINT)?;
     let root = folders.root().to_owned();
     read(&mut folders, &root, options).map_err(|error| error.at(&root))
 }

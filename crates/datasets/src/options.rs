@@ -37,7 +37,7 @@ pub struct LoadOptions {
     pub codec: Option<CodecSpec>,
     /// Labels for formats without labels: `.npy` or a text table (`.csv`, `.tsv`, `.txt`), one class per node,
     /// negative or NaN when unknown; or a row of 0 and 1 per node. Where nodes have names, a text table names nodes and
-    /// their labels.
+    /// their labels. `19` and `2K` choose labels of IGB.
     pub labels: Option<PathBuf>,
     /// Table of training nodes with their labels, for data whose nodes have names.
     pub train: Option<PathBuf>,

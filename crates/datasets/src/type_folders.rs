@@ -17,6 +17,8 @@ pub(crate) const PROCESSED: &str = "processed";
 pub(crate) const FEATURES: &str = "node_feat.npy";
 /// Start of the names of files of labels in the folder of a type.
 const LABELS: &str = "node_label";
+/// Type that both sets classify.
+const PAPERS: &str = "paper";
 /// File of the pairs of a relation in its folder.
 const EDGES: &str = "edge_index.npy";
 
@@ -59,7 +61,8 @@ impl TypeFolders {
     /// # Errors
     /// When it cannot be read, or a relation has no edges, naming its folder.
     pub(crate) fn open(path: &Path, joint: &'static str) -> Result<Self, DatasetError> {
-        let mut files = Inventory::of_tree(path, 1)?;
+        let path = std::path::absolute(path).map_err(|e| DatasetError::from(e).at(path))?;
+        let mut files = Inventory::of_tree(&path, 1)?;
         let (mut names, mut relations) = (BTreeSet::new(), BTreeSet::new());
         for (folder, file) in files.left().filter_map(|file| file.split_once('/')) {
             if let Some(parts) = relation_of(folder, joint) {
@@ -78,7 +81,7 @@ impl TypeFolders {
             names.extend([parts[0].clone(), parts[2].clone()]);
         }
         let (names, relations) = (names.into_iter().collect(), relations.into_iter().collect());
-        Ok(Self { path: path.to_owned(), joint, names, relations, files })
+        Ok(Self { path, joint, names, relations, files })
     }
 
     /// Folder above the folders of types, which is that of the data if it has the usual name.
@@ -99,13 +102,18 @@ impl TypeFolders {
         path.is_file().then_some(path)
     }
 
-    /// Types with a file of labels, by their numbers.
+    /// Types with a file of labels, by their numbers; papers, if no type has one.
     pub(crate) fn labelled(&self) -> Vec<usize> {
         let has_labels = |name: &String| {
             let start = format!("{name}/{LABELS}");
             self.files.left().any(|file| file.starts_with(&start) && file.ends_with(".npy"))
         };
-        (0..self.names.len()).filter(|&number| has_labels(&self.names[number])).collect()
+        let labelled: Vec<usize> = (0..self.names.len()).filter(|&number| has_labels(&self.names[number])).collect();
+        if labelled.is_empty() {
+            self.names.iter().position(|name| name == PAPERS).into_iter().collect()
+        } else {
+            labelled
+        }
     }
 
     /// Features of each type, divided as the options say. `open` opens the file of a type.

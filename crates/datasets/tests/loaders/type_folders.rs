@@ -145,7 +145,9 @@ fn labels_of_igb_are_chosen_by_name() {
     let only = load_default(&path);
     assert!(only == IGB.dataset() && only.notes.made_up.iter().all(|made| made.kind != "label_set"));
     fs::remove_file(path.join("processed/paper/node_label_19.npy")).unwrap();
-    assert!(load_default(&path).labels.is_none());
+    fs::copy(torch_file("tensor_i64.pt"), path.join("processed/train_idx.pt")).unwrap();
+    let bare = load_default(&path);
+    assert!(bare.labels.is_none() && bare.splits[0].train == [5, 5 + 2], "ids are those of papers");
 }
 
 #[test]
