@@ -24,7 +24,8 @@ pub struct ReadArgs {
     /// Labels from another file: .npy, .csv or .txt
     ///
     /// One class for each node, negative where unknown; for several labels a node, a row of 0 and 1 each. Text may have
-    /// the columns `node,label`. Of data whose nodes have names, a table of names and labels.
+    /// the columns `node,label`. Of data whose nodes have names, a table of names and labels. Of IGB, 19 or 2K: its labels of
+    /// so many classes.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<PathBuf>,

@@ -86,6 +86,8 @@ impl Miniature {
         .unwrap();
         write_typed(&work.path("aifb"));
         write_papers(&work.path("acm"));
+        write_mag(&work.path("mag"));
+        write_igb(&work.path("igbh"));
         Self(work)
     }
 
@@ -155,6 +157,39 @@ fn write_typed(folder: &Path) {
     }
 }
 
+/// Writes a raw folder in the layout of ogbn-mag: 40 papers with features and classes, of 10 authors.
+fn write_mag(folder: &Path) {
+    let lines = |line: &dyn Fn(usize) -> String| (0..40).map(line).collect::<String>();
+    for (name, text) in [
+        ("raw/num-node-dict.csv", "paper,author\n40,10\n".to_owned()),
+        ("raw/triplet-type-list.csv", "author,writes,paper\n".to_owned()),
+        ("raw/relations/author___writes___paper/edge.csv", lines(&|i| format!("{},{i}\n", i % 10))),
+        ("raw/relations/author___writes___paper/num-edge-list.csv", "40\n".to_owned()),
+        ("raw/node-feat/paper/node-feat.csv", lines(&|i| format!("{},1\n", i % 2))),
+        ("raw/node-label/paper/node-label.csv", lines(&|i| format!("{}\n", i % 2))),
+    ] {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().expect("a file lies in a folder")).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+/// Writes a folder in the layout of IGBH: 40 papers with features and labels, of 10 authors.
+fn write_igb(folder: &Path) {
+    let processed = folder.join("processed");
+    for name in ["paper", "paper__cites__paper", "paper__written_by__author"] {
+        fs::create_dir_all(processed.join(name)).unwrap();
+    }
+    let pairs = |other: &dyn Fn(i64) -> i64| (0..40).flat_map(|i| [i, other(i)]).collect::<Vec<i64>>();
+    let cites = pairs(&|i| (i + 3) % 40);
+    write_npy(&processed.join("paper__cites__paper/edge_index.npy"), &[40, 2], &cites).unwrap();
+    write_npy(&processed.join("paper__written_by__author/edge_index.npy"), &[40, 2], &pairs(&|i| i % 10)).unwrap();
+    let rows: Vec<f32> = (0..80u8).map(|at| f32::from(at / 2 % 2)).collect();
+    write_npy(&processed.join("paper/node_feat.npy"), &[40, 2], &rows).unwrap();
+    let classes: Vec<f32> = (0..40u8).map(|paper| f32::from(paper % 2)).collect();
+    write_npy(&processed.join("paper/node_label_2K.npy"), &[40], &classes).unwrap();
+}
+
 /// Name of the file in place of another.
 fn source(name: &str) -> &str {
     match name {
@@ -162,6 +197,7 @@ fn source(name: &str) -> &str {
         _ if name == "run" || name.starts_with("runs/") => "run",
         "aifb" | "mutag" => "aifb",
         "acm" | "dblp" => "acm",
+        "mag" | "igbh" => name,
         _ if name.ends_with(".codes") => "codes/features.codes",
         _ if name.ends_with(".csv") => "edges.csv",
         _ => "graph",
