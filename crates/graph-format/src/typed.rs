@@ -1,8 +1,10 @@
 //! [`TypedGraph`]: an adjacency for each type of edges.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use crate::{Coo, Csr, Duplicates, EdgeType, FormatError, NodeId, NodeType, Schema};
+use crate::{Csr, EdgeType, FormatError, NodeId, NodeType, Schema};
 
 /// Sizes of a [`TypedGraph`], on which those of networks depend.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,20 +177,62 @@ impl TypedGraph {
     /// # Errors
     /// When memory does not suffice.
     pub fn union(&self) -> Result<Csr, FormatError> {
-        let (mut rows, mut cols) = (Vec::with_capacity(self.n_edges()), Vec::with_capacity(self.n_edges()));
-        for PlacedRelation { adjacency, first_source, first_destination, .. } in self.placed_relations() {
-            for v in 0..adjacency.n_rows() {
-                rows.resize(rows.len() + adjacency.degree(v), (first_destination + v) as NodeId);
-                cols.extend(adjacency.row(v).iter().map(|u| first_source as NodeId + u));
+        let (mut indptr, mut indices) = (vec![0_u64], Vec::new());
+        for (number, of) in self.schema.node_types().iter().enumerate() {
+            let into: Vec<PlacedRelation<'_>> =
+                self.placed_relations().filter(|relation| relation.destination == number).collect();
+            let pieces = of.n_nodes.div_ceil(UNION_ROWS);
+            let rows = |piece: usize| piece * UNION_ROWS..((piece + 1) * UNION_ROWS).min(of.n_nodes);
+            // Few pieces at a time, so that no second copy of all entries is in memory.
+            let at_once = 4 * rayon::current_num_threads();
+            for first in (0..pieces).step_by(at_once) {
+                let made: Vec<_> = (first..(first + at_once).min(pieces))
+                    .into_par_iter()
+                    .map(|piece| union_of_rows(&into, rows(piece)))
+                    .collect();
+                for (degrees, columns) in made {
+                    indices.extend_from_slice(&columns);
+                    let mut end = indptr.last().copied().unwrap_or(0);
+                    indptr.extend(degrees.into_iter().map(|degree| {
+                        end += degree;
+                        end
+                    }));
+                }
             }
         }
-        Coo::new(self.n_nodes(), self.n_nodes(), rows, cols, None)?.to_csr(Duplicates::Merge)
+        Csr::new(self.n_nodes(), self.n_nodes(), indptr, indices, None)
     }
+}
+
+/// Rows of a type whose union is made as one piece.
+const UNION_ROWS: usize = 1 << 14;
+
+/// Degrees and columns of some destinations of a type in the union of the relations `into` it.
+fn union_of_rows(into: &[PlacedRelation<'_>], rows: Range<usize>) -> (Vec<u64>, Vec<NodeId>) {
+    let (mut degrees, mut columns) = (Vec::with_capacity(rows.len()), Vec::new());
+    for v in rows {
+        let start = columns.len();
+        for of in into {
+            columns.extend(of.adjacency.row(v).iter().map(|u| of.first_source as NodeId + u));
+        }
+        columns[start..].sort_unstable();
+        let mut end = start;
+        for at in start..columns.len() {
+            if at == start || columns[at] != columns[end - 1] {
+                columns[end] = columns[at];
+                end += 1;
+            }
+        }
+        columns.truncate(end);
+        degrees.push((end - start) as u64);
+    }
+    (degrees, columns)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Coo, Duplicates};
 
     fn edges(relation: &str, source: usize, destination: usize) -> EdgeType {
         EdgeType { relation: relation.to_owned(), source, destination, reverse_of: None }

@@ -13,6 +13,9 @@ const PUBLISH: &str = "publish";
 /// Folder of the libraries.
 const LIBRARIES: &str = "crates/";
 
+/// Start of a unit test.
+const UNIT_TEST: &str = concat!("#[te", "st]");
+
 /// Tables of dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
@@ -24,7 +27,32 @@ const CUDA: (&str, [&str; 2]) = ("cudarc", ["crates/kernels/Cargo.toml", "benche
 pub fn check(listing: &Listing) -> Vec<Finding> {
     let layers = listing.text(architecture::PAGE).map(code_map).unwrap_or_default();
     let is_member = |file: &&File| file.path.ends_with("/Cargo.toml");
-    listing.files().filter(is_member).flat_map(|file| check_member(file, &layers)).collect()
+    let members = listing.files().filter(is_member);
+    members.flat_map(|file| check_member(file, &layers).into_iter().chain(unit_tests(listing, file))).collect()
+}
+
+/// Checks that a library without `test = false` has unit tests, for which it is compiled a second time, and that one with it
+/// has none, which nobody would run.
+fn unit_tests(listing: &Listing, manifest: &File) -> Vec<Finding> {
+    let text = manifest.text().unwrap_or_default();
+    let Some(folder) = manifest.path.strip_suffix("Cargo.toml") else { return Vec::new() };
+    let library = format!("{folder}src/lib.rs");
+    let Some(settings) = text.parse::<Table>().ok().filter(|_| listing.exists(&library)) else { return Vec::new() };
+    let is_left_out = settings.get("lib").and_then(|lib| lib.get("test")) == Some(&Value::Boolean(false));
+    let is_source = |file: &&File| file.path.starts_with(&format!("{folder}src/")) && file.extension() == "rs";
+    let has_tests = |file: &&File| file.text().is_some_and(|text| text.contains(UNIT_TEST));
+    match (is_left_out, listing.files().filter(is_source).find(has_tests)) {
+        (true, Some(file)) => {
+            let line = line_of(file.text().unwrap_or_default(), UNIT_TEST);
+            let what = "a unit test of a library with `test = false`, which nobody runs";
+            vec![Finding::new(&file.path, line, what.to_owned(), format!("move it to {folder}tests"))]
+        }
+        (false, None) => {
+            let what = "a library without unit tests is compiled a second time for them";
+            vec![Finding::new(&manifest.path, 1, what.to_owned(), "write `test = false` below `[lib]`")]
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn check_member(file: &File, layers: &[String]) -> Vec<Finding> {
@@ -155,6 +183,22 @@ mod tests {
                 found[0]
             );
         }
+    }
+
+    #[test]
+    fn unit_tests_run_and_are_worth_a_build() {
+        let check = |manifest: &str, source: &str| {
+            let files = [("crates/low/Cargo.toml", manifest), ("crates/low/src/lib.rs", source)];
+            let found = check(&Listing::of(&[&[MAP][..], &files].concat()));
+            found.iter().map(Finding::to_string).collect::<Vec<_>>()
+        };
+        let (left_out, test) =
+            (format!("{GOOD}[lib]\ntest = false\n"), format!("fn f() {{}}\n{UNIT_TEST}\nfn t() {{}}\n"));
+        assert!(check(GOOD, &test).is_empty() && check(&left_out, "fn f() {}\n").is_empty());
+        let dead = check(&left_out, &test);
+        assert!(dead.len() == 1 && dead[0].starts_with("crates/low/src/lib.rs:2: a unit test"), "{dead:?}");
+        let empty = check(GOOD, "fn f() {}\n");
+        assert!(empty.len() == 1 && empty[0].starts_with("crates/low/Cargo.toml:1: a library without"), "{empty:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod custom_model;
 mod distributed;
 mod features_from;
 mod interrupted;
+mod layer_types;
 mod learning;
 mod limits;
 mod links;
