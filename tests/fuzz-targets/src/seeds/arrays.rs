@@ -153,6 +153,36 @@ pub(crate) fn pairs() -> Vec<Input> {
     vec![written(folder)]
 }
 
+/// Folders of types in the layouts of MAG240M and of IGBH.
+pub(crate) fn type_folders() -> Vec<Input> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden/torch");
+    let copy = |name: &str, to: &Path| {
+        std::fs::copy(golden.join(name), to).expect("a file that PyTorch wrote");
+    };
+    let nodes = |folder: &Path, labels: &str| {
+        std::fs::create_dir_all(folder.join("processed/paper")).expect("a folder");
+        write_npy(&folder.join("processed/paper/node_feat.npy"), &[6, 1], &[0.5f32; 6]).expect("a file");
+        let classes = [0.0f32, 1.0, f32::NAN, 0.0, 1.0, 2.0];
+        write_npy(&folder.join("processed/paper").join(labels), &[6], &classes).expect("a file");
+    };
+    let edges = |folder: &Path, name: &str, shape: [usize; 2], ids: [i64; 6]| {
+        std::fs::create_dir_all(folder.join("processed").join(name)).expect("a folder");
+        write_npy(&folder.join("processed").join(name).join("edge_index.npy"), &shape, &ids).expect("a file");
+    };
+    let mag = |folder: &Path, split: &str| {
+        nodes(folder, "node_label.npy");
+        edges(folder, "author___writes___paper", [2, 3], [0, 1, 1, 0, 3, 5]);
+        copy(split, &folder.join("split_dict.pt"));
+    };
+    let igb = |folder: &Path| {
+        nodes(folder, "node_label_19.npy");
+        edges(folder, "paper__cites__paper", [3, 2], [0, 1, 4, 1, 5, 0]);
+        edges(folder, "paper__written_by__author", [3, 2], [0, 1, 4, 0, 5, 0]);
+        copy("tensor_i64.pt", &folder.join("processed/train_idx.pt"));
+    };
+    vec![written(|folder| mag(folder, "dict_tensors.pt")), written(|folder| mag(folder, "dict_numpy.pt")), written(igb)]
+}
+
 /// Typed data, with names of nodes.
 fn typed() -> Dataset {
     let home = tempfile::tempdir().expect("a temporary folder");

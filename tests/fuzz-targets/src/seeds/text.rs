@@ -1,12 +1,14 @@
 //! Seeds in text, plain and packed: edge lists, matrices, graphs, tables.
 
 use std::io::Write;
+use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use girih_datasets::OutputFormat;
+use girih_graph_format::file::NpzWriter;
 
-use super::{planted, written_one};
+use super::{planted, written, written_one};
 use crate::Input;
 
 fn each(name: &str, texts: &[&str]) -> Vec<Input> {
@@ -39,7 +41,7 @@ pub(crate) fn edge_lists() -> Vec<Input> {
 
 /// Inputs of the texts under a file name, and of a file that girih writes under it.
 fn with_a_written_one(name: &str, texts: &[&str]) -> Vec<Input> {
-    let save = |path: &std::path::Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
+    let save = |path: &Path| planted().save_as(OutputFormat::of(path).expect("a format"), path);
     let mut seeds = each(name, texts);
     seeds.push(written_one(name, |path| save(path).expect("a file")));
     seeds
@@ -118,6 +120,40 @@ pub(crate) fn ogb_with(splits: &[(&str, &[u8])]) -> Input {
         ("raw/node-label.csv.gz", &gzip(b"1\n\n0.0\nnan\n")),
     ];
     Input::folder(&[&raw[..], splits].concat())
+}
+
+/// Raw folders of OGB with types, as text and as archives.
+pub(crate) fn ogb_typed() -> Vec<Input> {
+    let text: [(&str, &[u8]); 12] = [
+        ("raw/num-node-dict.csv.gz", &gzip(b"paper,author\n4,2\n")),
+        ("raw/nodetype-has-feat.csv.gz", &gzip(b"paper,author\nTrue,False\n")),
+        ("raw/triplet-type-list.csv.gz", &gzip(b"author,writes,paper\npaper,cites,paper\n")),
+        ("raw/relations/author___writes___paper/edge.csv.gz", &gzip(b"0,0\n1,2\n1,3\n")),
+        ("raw/relations/author___writes___paper/num-edge-list.csv.gz", &gzip(b"3\n")),
+        ("raw/relations/paper___cites___paper/edge.csv.gz", &gzip(b"1,0\n")),
+        ("raw/relations/paper___cites___paper/num-edge-list.csv.gz", &gzip(b"1\n")),
+        ("raw/node-feat/paper/node-feat.csv.gz", &gzip(b"1,0.5\n0,1e-1\n0,0\n-2,3\n")),
+        ("raw/node-label/paper/node-label.csv.gz", &gzip(b"1\n\n0.0\nnan\n")),
+        ("split/time/paper/train.csv.gz", &gzip(b"2\n")),
+        ("split/time/paper/valid.csv.gz", &gzip(b"0\n")),
+        ("split/time/nodetype-has-split.csv.gz", &gzip(b"paper,author\nTrue,False\n")),
+    ];
+    let archives = |folder: &Path| {
+        let raw = folder.join("raw");
+        std::fs::create_dir(&raw).expect("a folder");
+        let write = |name: &str, arrays: &[(&str, &[usize], &[i64])]| {
+            let written = NpzWriter::write_file(&raw.join(name), |npz| {
+                arrays.iter().try_for_each(|(name, shape, values)| npz.array(name, shape, values))
+            });
+            written.expect("a file");
+        };
+        write("num_nodes_dict.npz", &[("author", &[1], &[2]), ("paper", &[1], &[4])]);
+        write("num_edges_dict.npz", &[("author___writes___paper", &[1], &[3])]);
+        write("edge_index_dict.npz", &[("author___writes___paper", &[2, 3], &[0, 1, 1, 0, 2, 3])]);
+        write("node_feat_dict.npz", &[("paper", &[4, 1], &[1, 2, 3, 4])]);
+        write("node-label.npz", &[("paper", &[4, 1], &[1, -1, 0, 0])]);
+    };
+    vec![Input::folder(&text), written(archives)]
 }
 
 pub(crate) fn ogb() -> Vec<Input> {

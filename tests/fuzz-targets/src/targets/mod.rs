@@ -128,6 +128,8 @@ pub fn targets() -> Vec<Target> {
         graph_text("tables", Form::Folder, text::tables, words::TABLE, loaders::tables),
         binary("packed_text", Form::Any, text::packed, words::EDGE_LIST, GRAPH, loaders::one),
         binary("ogb", Form::Folder, text::ogb, words::PICKLE, GRAPH, loaders::one),
+        binary("ogb_typed", Form::Folder, text::ogb_typed, words::TABLE, GRAPH, loaders::one),
+        binary("type_folders", Form::Folder, arrays::type_folders, words::PICKLE, GRAPH, loaders::one),
         binary("npy", Form::One("x.npy"), arrays::npy, words::NPY, VALUES, values::npy),
         binary("npz", Form::Any, arrays::npz, words::NPY, ARRAYS, loaders::one),
         binary("safetensors", Form::One("data.safetensors"), arrays::tensors, words::TENSORS, ARRAYS, loaders::one),
