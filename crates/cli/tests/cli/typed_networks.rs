@@ -85,6 +85,8 @@ fn networks_learn_from_batches_of_several_types() {
         assert!(score > 0.85, "{model} {more:?}: {score}");
         let evaluated = girih(&["evaluate", "--checkpoint", &run, "--json"]).ok().result();
         assert_eq!(evaluated["test_accuracy"], trained["test_accuracy"], "{model} {more:?}");
+        let plan = girih(&[&command[..], &["--plan", "--json"]].concat()).ok().result();
+        assert!(plan["predicted_peak_bytes"].as_u64().unwrap() > 0, "{plan}");
         let predicted = girih(&["predict", "--checkpoint", &run, "--out", &work.arg("p.tsv"), "--json"]).ok().result();
         assert_eq!(predicted["nodes"], N_PAPERS);
     }
@@ -186,7 +188,6 @@ fn rules_and_data_that_do_not_fit_are_refused() {
             "the fan-out says nothing of the edge type author.rev_pa.paper",
         ),
         (&["--batch", "neighbor", "--fanout", "pa=3; *=1"], "has 1 hops, but the model has 2 layers"),
-        (&["--batch", "neighbor", "--plan"], "sizes of typed batches are not predicted yet"),
         (&["--ranks", "2"], "--model hsage on ranks is not supported"),
         (&["--heads", "2"], "hsage"),
     ] {

@@ -4,7 +4,7 @@ use girih_compute::{AdamStep, AdamUpdate, Backend, ComputeError, Dtype, SgdUpdat
 use girih_graph_format::Matrix;
 
 use crate::config::{Decay, OptimizerConfig, OptimizerKind, Schedule};
-use crate::tape::{Gradients, ParamId, Params, Pool, RowIds};
+use crate::tape::{Gradients, ParamId, Params, Pool, RowGradient, RowIds};
 
 /// Optimiser with its state: two matrices per parameter. Adam uses both as moments, SGD the first as velocity.
 pub struct Optimizer<B: Backend> {
@@ -93,11 +93,28 @@ impl<B: Backend> Optimizer<B> {
         }
     }
 
-    /// Takes a step. Parameters without a gradient stay unchanged.
+    /// Takes a step. Parameters without a gradient stay unchanged. Of those with a gradient of some rows, only these rows
+    /// and their state change.
     ///
     /// # Errors
     /// When the backend fails.
     pub fn apply(
+        &mut self,
+        (backend, pool): (&B, &mut Pool<B>),
+        step: AdamStep,
+        gradients: &mut Gradients<B>,
+        params: &mut Params<B>,
+    ) -> Result<(), ComputeError> {
+        self.apply_whole(backend, step, gradients, params)?;
+        for (id, RowGradient { rows, grad }) in gradients.take_rows() {
+            self.apply_rows((backend, pool), step, (id, &rows, &grad), params)?;
+            pool.give(backend, grad);
+        }
+        Ok(())
+    }
+
+    /// Takes a step on the parameters with a gradient of all rows.
+    fn apply_whole(
         &mut self,
         backend: &B,
         step: AdamStep,
@@ -112,12 +129,8 @@ impl<B: Backend> Optimizer<B> {
         take_step(backend, config, step, updates)
     }
 
-    /// Takes a step on some rows of a parameter, each listed once. Other rows and their state stay unchanged, so that the
-    /// time is in proportion to the number of rows.
-    ///
-    /// # Errors
-    /// When the backend fails.
-    pub(crate) fn apply_rows(
+    /// Takes a step on some rows of a parameter, each listed once, in a time in proportion to their number.
+    fn apply_rows(
         &mut self,
         (backend, pool): (&B, &mut Pool<B>),
         step: AdamStep,

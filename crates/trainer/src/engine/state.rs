@@ -14,7 +14,7 @@ use super::report::{BatchDone, EpochReport, EpochTimes, PartialEpoch, RunSummary
 use crate::TrainError;
 use crate::config::{OptimizerConfig, TrainConfig};
 use crate::tape::ranks::Ranks;
-use crate::tape::{Gradients, Loss, Mode, Param, Params, Pool, RowGradient, Tape};
+use crate::tape::{Gradients, Loss, Mode, Param, Params, Pool, Tape};
 
 /// State of a run: parameters, optimiser state, epochs done, and the best scores so far.
 pub struct RunState<'a, B: Backend> {
@@ -263,12 +263,7 @@ impl<'a, B: Backend> RunState<'a, B> {
     /// When the backend fails.
     pub(crate) fn step(&mut self, step: AdamStep) -> Result<(), TrainError> {
         let Self { backend, optimizer, gradients, params, pool, .. } = self;
-        optimizer.apply(*backend, step, gradients, params)?;
-        for (id, RowGradient { rows, grad }) in gradients.take_rows() {
-            optimizer.apply_rows((*backend, pool), step, (id, &rows, &grad), params)?;
-            pool.give(*backend, grad);
-        }
-        Ok(())
+        Ok(optimizer.apply((*backend, pool), step, gradients, params)?)
     }
 
     /// Losses of `n` steps at learning rate `lr`: the first `n` rows of `losses`, on the host.

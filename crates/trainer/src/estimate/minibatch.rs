@@ -2,6 +2,7 @@
 
 mod layerwise;
 mod memory;
+mod relations;
 
 use std::sync::Arc;
 
@@ -12,9 +13,11 @@ use self::memory::{
     has_places, words_of_arriving, words_of_features, words_of_kept, words_of_lists, words_of_offsets,
     words_of_topology,
 };
+use self::relations::TypedLayers;
 use super::links::LinkSizes;
 use super::sizes::DataSizes;
 use crate::config::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, GraphPlacement, TrainConfig, sampled_by_device};
+use crate::layers::RelationSpec;
 use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::minibatch::{reads_in_place, summed};
 use crate::models::InputSpec;
@@ -74,6 +77,8 @@ enum Layers {
     Blocks(Vec<(Shape, usize)>),
     /// Numbers of nodes and edges of a subgraph that all layers share.
     Subgraph(usize, usize),
+    /// Relations of a typed graph.
+    Relations(TypedLayers),
 }
 
 impl Layers {
@@ -82,6 +87,7 @@ impl Layers {
         match self {
             Self::Blocks(layers) => layers[0].0.cols,
             &Self::Subgraph(n_nodes, _) => n_nodes,
+            Self::Relations(layers) => layers.n_inputs(),
         }
     }
 
@@ -92,6 +98,7 @@ impl Layers {
         let blocks = match self {
             Self::Blocks(layers) => layers.iter().map(|&(shape, n_entries)| 2 * (n_entries + shape.rows)).sum(),
             &Self::Subgraph(n_nodes, n_edges) => 2 * (n_edges + 2 * n_nodes),
+            Self::Relations(layers) => 2 * layers.n_edges(),
         };
         rows + rows / 16 + blocks
     }
@@ -105,6 +112,9 @@ impl BatchPlan {
         input_spec: &InputSpec,
         (links, by_layers): (Option<&LinkSizes>, bool),
     ) -> Option<Self> {
+        if let (Some(spec), BatchKind::Neighbor) = (&input_spec.relations, config.batch.kind) {
+            return Self::of_relations(config, data, spec);
+        }
         let self_loops = input_spec.graph.is_some_and(|adjacency| adjacency.self_loops);
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
         let (layers, n_steps) = match config.batch.kind {
@@ -141,6 +151,24 @@ impl BatchPlan {
         let loads = by_device && data.code_bytes.is_some() && sums.is_none() && config.batch.prefetch > 0;
         let arriving = if loads { layers.words_of_batch(data.n_features * config.precision.n_bytes()) } else { 0 };
         Some(Self { layers, n_steps, self_loops, in_place, by_device, sums, features, topology, arriving, by_layers })
+    }
+
+    /// Plan of batches of a typed graph, which the host samples; `None` where the fan-out is invalid.
+    fn of_relations(config: &TrainConfig, data: &DataSizes, spec: &RelationSpec) -> Option<Self> {
+        let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
+        let layers = Layers::Relations(TypedLayers::new(config, data, spec, batch_size.min(data.n_train))?);
+        Some(Self {
+            layers,
+            n_steps: data.n_train.div_ceil(batch_size),
+            self_loops: false,
+            in_place: false,
+            by_device: false,
+            sums: None,
+            features: 0,
+            topology: 0,
+            arriving: 0,
+            by_layers: false,
+        })
     }
 
     /// Plan of a rank that holds a patch of features, and of the graph unless it is whole. `own` are the sizes of its
@@ -232,6 +260,7 @@ impl BatchPlan {
             &Layers::Subgraph(n_nodes, n_edges) => {
                 vec![symbolic.sparse(Shape::new(n_nodes, n_nodes), n_edges + n_nodes, true, false)]
             }
+            Layers::Relations(layers) => layers.matrices(symbolic),
         }
     }
 
@@ -243,6 +272,9 @@ impl BatchPlan {
         whole: &Inputs<Symbolic>,
         precision: Dtype,
     ) -> Inputs<Symbolic> {
+        if let Layers::Relations(layers) = &self.layers {
+            return layers.inputs(symbolic, data, whole, precision);
+        }
         let mut matrices = self.matrices(symbolic);
         let (graphs, n_nodes) = match &self.layers {
             Layers::Blocks(layers) => {
@@ -255,6 +287,7 @@ impl BatchPlan {
                 (LayerGraphs::Blocks(matrices.into_iter().enumerate().map(block).collect()), layers[0].0.cols)
             }
             &Layers::Subgraph(n_nodes, _) => (LayerGraphs::Shared(Graph::Whole(matrices.remove(0))), n_nodes),
+            Layers::Relations(_) => unreachable!("returned above"),
         };
         if let (Some(reads_destinations), Layers::Blocks(layers)) =
             (self.sums.filter(|_| !is_main_memory), &self.layers)

@@ -8,7 +8,7 @@ use girih_compress::CodecSpec;
 use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
 use girih_datasets::{Dataset, Features, Interactions, TypeFeatures, TypeWidth};
 use girih_features::HostRows;
-use girih_graph_format::{Csr, RelationSizes};
+use girih_graph_format::{Csr, RelationSizes, Schema};
 
 use crate::TrainError;
 use crate::config::TrainConfig;
@@ -50,6 +50,8 @@ pub struct DataSizes {
     pub n_train: usize,
     /// Number of nodes in all three parts of the split.
     pub n_scored: usize,
+    /// Types of nodes and edges, if they have types.
+    pub schema: Option<Schema>,
     /// Sizes of all types; upper bounds without types.
     pub relations: RelationSizes,
     /// Sizes of the features of each node type, if there are several.
@@ -138,6 +140,7 @@ impl DataSizes {
             multi_label: false,
             n_train: n_nodes,
             n_scored: n_nodes,
+            schema: None,
             relations: RelationSizes::of_plain(n_nodes, n_edges),
             type_features: Vec::new(),
             target: 0,
@@ -173,6 +176,7 @@ impl DataSizes {
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
             n_scored: dataset.splits.first().map_or(0, |split| split.parts().iter().map(|(_, part)| part.len()).sum()),
+            schema: dataset.typed.as_ref().map(|typed| typed.graph.schema().clone()),
             relations: dataset.outline().relations,
             type_features: dataset.typed.iter().flat_map(|typed| &typed.features).map(TypeFeatureSizes::of).collect(),
             target: dataset.typed.as_ref().map_or(0, |typed| typed.target),

@@ -159,7 +159,7 @@ impl DryRun<'_> {
         let loss = task.loss(&mut tape, &*state.model, seen, config)?;
         let loss = tape.backward(loss, &mut state.gradients)?;
         let step = state.optimizer.begin(config.optimizer.lr);
-        state.optimizer.apply(symbolic, step, &state.gradients, &mut state.params)?;
+        state.optimizer.apply((symbolic, pool), step, &mut state.gradients, &mut state.params)?;
         pool.give(symbolic, loss);
         if batch.is_some() {
             // Batches differ in shape, so that buffers are freed rather than kept for the next batch.

@@ -9,6 +9,7 @@ use girih_compute::{Backend, ComputeError, RelationRows, Shape, SparseOperand, S
 use girih_graph_format::{Csr, Norm, RelationSizes, TypedGraph};
 
 use self::host::{HostGraph, Pairs, SourcePairs, Uploaded, last};
+use self::types::runs;
 use super::FeatureInput;
 use crate::tape::{RowIds, Tape, Var};
 
@@ -175,7 +176,8 @@ impl RelationInput<Symbolic> {
         spec: &RelationSpec,
         first_rows: Vec<TypeRows<Symbolic>>,
     ) -> Uploaded<Self> {
-        let layers = shared(&spec.layers, |types| LayerRelations::symbolic(symbolic, sizes, types, spec.form))?;
+        let sources = (&sizes.node_types[..], sizes);
+        let layers = shared(&spec.layers, |types| LayerRelations::symbolic(symbolic, sources, types, spec.form))?;
         let learned = || {
             let types = &spec.layers[0];
             let n_pairs = last(&types.pair_runs(sizes));
@@ -273,8 +275,15 @@ impl<B: Backend> LayerRelations<B> {
 }
 
 impl LayerRelations<Symbolic> {
-    fn symbolic(symbolic: &Symbolic, sizes: &RelationSizes, types: &LayerTypes, form: RelationForm) -> Uploaded<Self> {
-        let (source_runs, destination_runs) = (types.source_runs(sizes), types.destination_runs(sizes));
+    /// Symbolic relations of a layer with `n_sources` of each node type; `sizes` has its destinations and edges.
+    pub(crate) fn symbolic(
+        symbolic: &Symbolic,
+        (n_sources, sizes): (&[usize], &RelationSizes),
+        types: &LayerTypes,
+        form: RelationForm,
+    ) -> Uploaded<Self> {
+        let source_runs = runs(types.sources.iter().map(|&of| n_sources[of]));
+        let destination_runs = types.destination_runs(sizes);
         let (n_sources, n_destinations) = (last(&source_runs), last(&destination_runs));
         let (runs, pair_runs, n_edges) = (types.stacked_runs(sizes), types.pair_runs(sizes), types.n_edges(sizes));
         let (n_stacked, n_pairs) = (last(&runs), last(&pair_runs));
@@ -308,7 +317,8 @@ impl LayerRelations<Symbolic> {
                 types: ids(n_destinations)?,
             },
         };
-        let own = if types.keeps_rows() { None } else { Some(ids(n_destinations)?) };
+        let keeps_rows = types.keeps_rows() && source_runs == destination_runs;
+        let own = if keeps_rows { None } else { Some(ids(n_destinations)?) };
         Ok(Self { source_runs, destination_runs, own, graph })
     }
 }

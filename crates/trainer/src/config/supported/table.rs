@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 43] = [
+pub(super) static TABLE: [Row; 42] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -236,14 +236,6 @@ pub(super) static TABLE: [Row; 43] = [
             "--score-by layers with --model {model}",
             "its scores are computed in one pass over the whole graph",
             "leave --score-by out",
-        ],
-    ),
-    Row::new(
-        |c| c.is_dry_run && c.is_sampled() && c.model.reads_relations(),
-        [
-            "a plan of --batch {batch} with --model {model}",
-            "sizes of typed batches are not predicted yet",
-            "plan --batch full, or train one epoch",
         ],
     ),
     Row::new(

@@ -1,0 +1,171 @@
+//! [`TypedLayers`]: upper bounds on the sizes of a batch of a typed graph.
+
+use std::sync::Arc;
+
+use girih_compute::{Dtype, Shape, Symbolic, SymbolicSparse};
+use girih_datasets::TypeWidth;
+use girih_graph_format::{RelationSize, RelationSizes};
+use girih_sampling::{Neighbors, TypedFanOut};
+
+use crate::config::TrainConfig;
+use crate::estimate::sizes::{DataSizes, TypeFeatureSizes};
+use crate::layers::{
+    FeatureInput, Inputs, LayerGraphs, LayerRelations, LayerTypes, RelationForm, RelationInput, RelationSpec, TypeRows,
+};
+use crate::tape::RowIds;
+
+/// Sizes of the layers of a batch, in which every draw finds another node until all are there.
+pub(super) struct TypedLayers {
+    /// Layers from the inputs on.
+    layers: Vec<TypedLayer>,
+    form: RelationForm,
+}
+
+/// Sizes of a layer.
+struct TypedLayer {
+    types: LayerTypes,
+    /// Number of sources of each node type.
+    n_sources: Vec<usize>,
+    /// Destinations of each node type, and edges of each relation.
+    sizes: RelationSizes,
+}
+
+impl TypedLayers {
+    /// Layers of a batch of `n_seeds` nodes of the target; `None` where the fan-out is invalid.
+    pub(super) fn new(config: &TrainConfig, data: &DataSizes, spec: &RelationSpec, n_seeds: usize) -> Option<Self> {
+        let whole = &data.relations;
+        let n_layers = spec.layers.len();
+        let fan_out = match &data.schema {
+            Some(schema) => config.batch.typed_fan_out(schema, n_layers).ok()?,
+            None => TypedFanOut::uniform(&config.batch.fan_out(n_layers).ok()?, whole.relations.len()),
+        };
+        let mut found = vec![0; whole.node_types.len()];
+        found[data.target] = n_seeds;
+        let mut layers = Vec::with_capacity(n_layers);
+        for (types, neighbors) in spec.layers.iter().rev().zip(fan_out.hops()) {
+            let relations = whole.relations.iter().zip(neighbors);
+            let relations = relations.map(|(of, &neighbors)| drawn(of, neighbors, found[of.destination])).collect();
+            let sizes = RelationSizes { node_types: found.clone(), relations };
+            for of in &sizes.relations {
+                found[of.source] = (found[of.source] + of.n_sources).min(whole.node_types[of.source]);
+            }
+            let types = LayerTypes { transformed: Vec::new(), ..types.clone() };
+            layers.push(TypedLayer { types, n_sources: found.clone(), sizes });
+        }
+        layers.reverse();
+        Some(Self { layers, form: spec.form })
+    }
+
+    /// Number of nodes that the first layer reads.
+    pub(super) fn n_inputs(&self) -> usize {
+        let first = &self.layers[0];
+        first.types.sources.iter().map(|&of| first.n_sources[of]).sum()
+    }
+
+    /// Number of edges of all layers.
+    pub(super) fn n_edges(&self) -> usize {
+        self.layers.iter().map(|layer| layer.types.n_edges(&layer.sizes)).sum()
+    }
+
+    /// Edges of each layer as a matrix: what a batch holds in main memory.
+    pub(super) fn matrices(&self, symbolic: &Symbolic) -> Vec<SymbolicSparse> {
+        let matrix = |layer: &TypedLayer| {
+            let TypedLayer { types, n_sources, sizes } = layer;
+            let rows = types.relations.iter().map(|&of| sizes.relations[of].n_destinations).sum();
+            let cols = types.sources.iter().map(|&of| n_sources[of]).sum();
+            symbolic.sparse(Shape::new(rows, cols), types.n_edges(sizes), true, false)
+        };
+        self.layers.iter().map(matrix).collect()
+    }
+
+    /// Batch on the device, next to the whole graph.
+    ///
+    /// # Panics
+    /// When the whole graph has no relations.
+    pub(super) fn inputs(
+        &self,
+        symbolic: &Symbolic,
+        data: &DataSizes,
+        whole: &Inputs<Symbolic>,
+        precision: Dtype,
+    ) -> Inputs<Symbolic> {
+        let first = &self.layers[0];
+        let whole_rows = &whole.relations().first_rows;
+        let of_type = |(place, rows): (usize, &TypeRows<Symbolic>)| {
+            let of = first.types.sources[place];
+            let n = first.n_sources[of];
+            match rows {
+                TypeRows::Learned(_) => TypeRows::Learned(Some(Arc::new(RowIds { ids: symbolic.ids(n), n }))),
+                TypeRows::Features(features) => {
+                    let TypeFeatureSizes { width, nnz, .. } = data.type_features[of];
+                    let TypeWidth::Given(width) = width else { unreachable!("features have a width") };
+                    let nnz = share(nnz, (n, data.relations.node_types[of]));
+                    TypeRows::Features(rows_of(symbolic, features, (Shape::new(n, width), nnz), precision))
+                }
+            }
+        };
+        let first_rows = whole_rows.iter().enumerate().map(of_type).collect();
+        let one = whole.features.as_ref().map(|features| {
+            let shape = Shape::new(self.n_inputs(), data.n_features);
+            rows_of(symbolic, features, (shape, share(data.feature_nnz, (shape.rows, data.n_nodes))), precision)
+        });
+        let layers = self.layers.iter().map(|layer| {
+            let sources = (&layer.n_sources[..], &layer.sizes);
+            let relations = LayerRelations::symbolic(symbolic, sources, &layer.types, self.form);
+            Arc::new(relations.expect("a symbolic device has memory"))
+        });
+        let last = &self.layers[self.layers.len() - 1];
+        let n_outputs = last.types.destinations.iter().map(|&of| last.sizes.node_types[of]).sum();
+        let relations = RelationInput { layers: layers.collect(), first_rows, learned: None, placed: (0, n_outputs) };
+        Inputs {
+            graphs: LayerGraphs::None,
+            features: one,
+            propagated: None,
+            n_nodes: self.n_inputs(),
+            relations: Some(relations),
+            ranks: None,
+        }
+    }
+}
+
+/// Edges that `n` destinations draw by a relation.
+fn drawn(of: &RelationSize, neighbors: Option<Neighbors>, n: usize) -> RelationSize {
+    let n_edges = match neighbors {
+        None => 0,
+        Some(Neighbors::All) => {
+            if n == 0 {
+                0
+            } else {
+                of.n_edges
+            }
+        }
+        Some(Neighbors::Count(count)) => n.saturating_mul(count as usize).min(of.n_edges),
+    };
+    let n_destinations = if n_edges == 0 { 0 } else { n.min(of.n_destinations) };
+    RelationSize { n_edges, n_sources: n_edges.min(of.n_sources), n_destinations, ..*of }
+}
+
+/// Stored values of `n` of `n_nodes` nodes, which have `nnz` together if they are sparse.
+fn share(nnz: Option<usize>, (n, n_nodes): (usize, usize)) -> usize {
+    (nnz.unwrap_or(0) as u128 * n as u128).div_ceil(n_nodes.max(1) as u128) as usize
+}
+
+/// Rows of features of a shape, with `nnz` stored values if they are sparse.
+fn rows_of(
+    symbolic: &Symbolic,
+    features: &FeatureInput<Symbolic>,
+    (shape, nnz): (Shape, usize),
+    precision: Dtype,
+) -> FeatureInput<Symbolic> {
+    match features {
+        FeatureInput::Sparse { .. } => FeatureInput::Sparse {
+            matrix: symbolic.sparse(shape, nnz, false, false),
+            values: Some(symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
+            first_value: 0,
+        },
+        &FeatureInput::Learned(param) | &FeatureInput::LearnedRows { param, .. } => {
+            FeatureInput::LearnedRows { param, ids: symbolic.ids(shape.rows), n_ids: shape.rows }
+        }
+        FeatureInput::Dense(_) | FeatureInput::Encoded(_) => FeatureInput::dense(symbolic.matrix(shape, precision)),
+    }
+}
