@@ -4,7 +4,9 @@ use girih_machine::parallel;
 use pulp::Arch;
 
 use super::CpuMatrix;
-use crate::{AdamStep, AdamUpdate, SgdUpdate};
+use super::chunks::{row_chunk_len, rows_per_chunk};
+use super::rows::Buckets;
+use crate::{AdamStep, AdamUpdate, SgdUpdate, Shape};
 
 /// Number of elements in a chunk.
 const CHUNK: usize = 1 << 13;
@@ -52,6 +54,34 @@ pub(crate) fn adam(step: AdamStep, update: &mut AdamUpdate<'_, CpuMatrix>) {
         arch.dispatch(
             #[inline(always)]
             || adam_piece(factors, grad, first, second, param),
+        );
+    });
+}
+
+/// Takes one step of Adam or AdamW on some rows of a parameter, each listed once. The gradient has these rows.
+pub(crate) fn adam_rows(step: AdamStep, ids: &[u32], update: &mut AdamUpdate<'_, CpuMatrix>) {
+    let (arch, factors) = (Arch::new(), AdamFactors::new(step, update.weight_decay));
+    let Shape { rows: n_rows, cols } = update.param.shape();
+    if ids.is_empty() || cols == 0 {
+        return;
+    }
+    let [first, second] = [&mut *update.first, &mut *update.second].map(CpuMatrix::expect_f32_mut);
+    let (param, grad) = (update.param.expect_f32_mut(), update.grad.expect_f32());
+    let (len, n_at_once) = (row_chunk_len(cols), rows_per_chunk(cols));
+    let by_piece = Buckets::new(ids, n_at_once, n_rows);
+    let state = first.chunks_mut(len).zip(second.chunks_mut(len));
+    let pieces = param.chunks_mut(len).zip(state).enumerate();
+    parallel::for_each(pieces, |(piece, (param, (first, second)))| {
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                for &position in by_piece.bucket(piece) {
+                    let at = (ids[position as usize] as usize - piece * n_at_once) * cols;
+                    let row = at..at + cols;
+                    let grad = &grad[position as usize * cols..][..cols];
+                    adam_piece(factors, grad, &mut first[row.clone()], &mut second[row.clone()], &mut param[row]);
+                }
+            },
         );
     });
 }

@@ -63,14 +63,14 @@ fn largest<X: Element>(row: &[X]) -> u32 {
 }
 
 /// Positions in a list of ids, grouped by `id / width` and in order within each group.
-struct Buckets {
+pub(super) struct Buckets {
     starts: Vec<usize>,
     positions: Vec<u32>,
 }
 
 impl Buckets {
     /// Groups the positions by a counting sort; ids are below `end`.
-    fn new(ids: &[u32], width: usize, end: usize) -> Self {
+    pub(super) fn new(ids: &[u32], width: usize, end: usize) -> Self {
         let bucket = |id: u32| id as usize / width;
         let mut starts = vec![0; end.div_ceil(width) + 1];
         for &id in ids {
@@ -87,7 +87,7 @@ impl Buckets {
         Self { starts, positions }
     }
 
-    fn bucket(&self, b: usize) -> &[u32] {
+    pub(super) fn bucket(&self, b: usize) -> &[u32] {
         &self.positions[self.starts[b]..self.starts[b + 1]]
     }
 }

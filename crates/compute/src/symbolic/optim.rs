@@ -1,6 +1,6 @@
 //! Steps of optimisers on a symbolic device.
 
-use super::{Symbolic, SymbolicMatrix};
+use super::{Symbolic, SymbolicIds, SymbolicMatrix};
 use crate::{AdamStep, AdamUpdate, ComputeError, Fits, OptimOps, SgdUpdate};
 
 impl OptimOps for Symbolic {
@@ -13,6 +13,18 @@ impl OptimOps for Symbolic {
         for AdamUpdate { param, grad, first, second, .. } in updates {
             self.pass(&[grad, first, first, second, second, param, param]);
         }
+        Ok(())
+    }
+
+    fn run_adam_rows(
+        &self,
+        _: Fits,
+        _step: AdamStep,
+        _ids: &SymbolicIds,
+        update: &mut AdamUpdate<'_, SymbolicMatrix>,
+    ) -> Result<(), ComputeError> {
+        // Rows of the gradient's size, read and written as those of a whole parameter.
+        self.pass(&[update.grad; 7]);
         Ok(())
     }
 

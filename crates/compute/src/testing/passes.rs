@@ -467,6 +467,39 @@ impl Law for Adam {
     }
 }
 
+/// Two steps of Adam and of gradient descent on some rows of a parameter, each listed once.
+pub(super) struct Rows;
+
+impl Law for Rows {
+    const NAME: &'static str = "adam_rows";
+    const TOLERANCE: f64 = 1e-5;
+    type Case = (PassCase, f32, bool);
+
+    fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
+        (passes(n_rows(rows_max)), prop_oneof![Just(0.0f32), 0.0f32..0.1], any::<bool>())
+    }
+
+    fn run<B: Backend>(backend: &B, &(ref case, weight_decay, decoupled): &Self::Case) -> Results {
+        let (mut draws, shape) = (case.draws(), case.shape);
+        let [mut param, mut slow] = [(); 2].map(|()| draws.matrix(backend, shape, Dtype::F32));
+        let [mut first, mut second, mut velocity] = [(); 3].map(|()| backend.zeros(shape, Dtype::F32).expect("zeros"));
+        for step in 1..=2 {
+            // Every third row, from the last one on.
+            let ids: Vec<u32> = (0..shape.rows as u32).filter(|row| (row + step) % 3 == 0).rev().collect();
+            let grad = draws.matrix(backend, Shape::new(ids.len(), shape.cols), Dtype::F32);
+            let ids = backend.upload_ids(&ids).expect("upload");
+            let step = u64::from(step);
+            let step = AdamStep { lr: 0.05, beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled, step };
+            let (first, second) = (&mut first, &mut second);
+            let mut update = AdamUpdate { param: &mut param, grad: &grad, first, second, weight_decay };
+            backend.adam_rows(step, &ids, &mut update).expect("adam_rows");
+            let mut update = SgdUpdate { param: &mut slow, grad: &grad, velocity: &mut velocity, weight_decay };
+            backend.sgd_rows((0.1, 0.9), &ids, &mut update).expect("sgd_rows");
+        }
+        [param, first, second, slow, velocity].iter().map(|matrix| Output::of(backend, matrix)).collect()
+    }
+}
+
 /// Three steps of gradient descent with momentum and weight decay.
 pub(super) struct Sgd;
 

@@ -37,31 +37,6 @@ impl OptimizerConfig {
     }
 }
 
-/// Takes a step on parameters. SGD has the first moment as its velocity.
-fn take_step<'u, B: Backend>(
-    backend: &B,
-    config: &OptimizerConfig,
-    step: AdamStep,
-    updates: impl Iterator<Item = AdamUpdate<'u, B::Matrix>>,
-) -> Result<(), ComputeError>
-where
-    B::Matrix: 'u,
-{
-    match config.kind {
-        OptimizerKind::Adam | OptimizerKind::Adamw => backend.adam(step, &mut updates.collect::<Vec<_>>()),
-        OptimizerKind::Sgd => {
-            let without_second = |AdamUpdate { param, grad, first, weight_decay, .. }| SgdUpdate {
-                param,
-                grad,
-                velocity: first,
-                weight_decay,
-            };
-            let momentum = config.momentum as f32;
-            backend.sgd(step.lr, momentum, &mut updates.map(without_second).collect::<Vec<_>>())
-        }
-    }
-}
-
 impl<B: Backend> Optimizer<B> {
     /// Optimiser with zero state.
     ///
@@ -126,7 +101,19 @@ impl<B: Backend> Optimizer<B> {
             let weight_decay = config.decay_of(param.layer);
             Some(AdamUpdate { param: &mut param.value, grad: gradients.get(id)?, first, second, weight_decay })
         });
-        take_step(backend, config, step, updates)
+        match config.kind {
+            OptimizerKind::Adam | OptimizerKind::Adamw => backend.adam(step, &mut updates.collect::<Vec<_>>()),
+            OptimizerKind::Sgd => {
+                let without_second = |AdamUpdate { param, grad, first, weight_decay, .. }| SgdUpdate {
+                    param,
+                    grad,
+                    velocity: first,
+                    weight_decay,
+                };
+                let momentum = config.momentum as f32;
+                backend.sgd(step.lr, momentum, &mut updates.map(without_second).collect::<Vec<_>>())
+            }
+        }
     }
 
     /// Takes a step on some rows of a parameter, each listed once, in a time in proportion to their number.
@@ -137,27 +124,26 @@ impl<B: Backend> Optimizer<B> {
         (id, rows, grad): (ParamId, &RowIds<B>, &B::Matrix),
         params: &mut Params<B>,
     ) -> Result<(), ComputeError> {
-        let weight_decay = self.config.decay_of(params.layer(id));
-        let (first, second) = &mut self.state[id.index()];
-        let whole = [params.value_mut(id), first, second];
-        let shape = backend.shape(grad);
-        let mut room = || pool.take(backend, shape, Dtype::F32);
-        let (mut of_rows, mut negated, mut of_grad) = ([room()?, room()?, room()?], room()?, room()?);
-        backend.convert(grad, &mut of_grad)?;
-        // A row is emptied by its negative, so that adding a new one overwrites it, to the bit.
-        for (whole, of_rows) in whole.into_iter().zip(&mut of_rows) {
-            backend.gather_rows(whole, &rows.ids, of_rows)?;
-            backend.scale(-1.0, of_rows, &mut negated)?;
-            backend.scatter_add_rows(&negated, &rows.ids, whole)?;
+        let (config, (first, second)) = (&self.config, &mut self.state[id.index()]);
+        let weight_decay = config.decay_of(params.layer(id));
+        let mut rounded = pool.take(backend, backend.shape(grad), Dtype::F32)?;
+        let grad = if backend.dtype(grad) == Dtype::F32 {
+            grad
+        } else {
+            backend.convert(grad, &mut rounded)?;
+            &rounded
+        };
+        let param = params.value_mut(id);
+        match config.kind {
+            OptimizerKind::Adam | OptimizerKind::Adamw => {
+                backend.adam_rows(step, &rows.ids, &mut AdamUpdate { param, grad, first, second, weight_decay })?;
+            }
+            OptimizerKind::Sgd => {
+                let rates = (step.lr, config.momentum as f32);
+                backend.sgd_rows(rates, &rows.ids, &mut SgdUpdate { param, grad, velocity: first, weight_decay })?;
+            }
         }
-        let [param, first, second] = &mut of_rows;
-        let update = AdamUpdate { param, grad: &of_grad, first, second, weight_decay };
-        take_step(backend, &self.config, step, std::iter::once(update))?;
-        let (first, second) = &mut self.state[id.index()];
-        for (whole, of_rows) in [params.value_mut(id), first, second].into_iter().zip(&of_rows) {
-            backend.scatter_add_rows(of_rows, &rows.ids, whole)?;
-        }
-        of_rows.into_iter().chain([negated, of_grad]).for_each(|matrix| pool.give(backend, matrix));
+        pool.give(backend, rounded);
         Ok(())
     }
 
