@@ -71,7 +71,7 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::SoftmaxLoss>();
     visitor.visit::<passes::SigmoidLoss>();
     visitor.visit::<passes::Adam>();
-    visitor.visit::<passes::Rows>();
+    visitor.visit::<passes::StepsOnRows>();
     visitor.visit::<passes::Sgd>();
     visitor.visit::<ranking::Scaled>();
     visitor.visit::<ranking::BprLoss>();

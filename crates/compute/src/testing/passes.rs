@@ -468,9 +468,9 @@ impl Law for Adam {
 }
 
 /// Two steps of Adam and of gradient descent on some rows of a parameter, each listed once.
-pub(super) struct Rows;
+pub(super) struct StepsOnRows;
 
-impl Law for Rows {
+impl Law for StepsOnRows {
     const NAME: &'static str = "adam_rows";
     const TOLERANCE: f64 = 1e-5;
     type Case = (PassCase, f32, bool);
