@@ -29,13 +29,17 @@ pub enum Measure {
     RecallAt20,
     /// NDCG of a recommender, of the first 20 items.
     NdcgAt20,
+    /// Mean reciprocal rank of the entities of validation triples.
+    ValMrr,
+    /// Mean reciprocal rank of the entities of test triples.
+    TestMrr,
     /// Milliseconds of the training steps.
     StepsMs,
 }
 
 impl Measure {
     /// All measures.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::TrainLoss,
         Self::ValLoss,
         Self::TestLoss,
@@ -46,6 +50,8 @@ impl Measure {
         Self::TestRocAuc,
         Self::RecallAt20,
         Self::NdcgAt20,
+        Self::ValMrr,
+        Self::TestMrr,
         Self::StepsMs,
     ];
 
@@ -62,6 +68,8 @@ impl Measure {
             Self::TestRocAuc => "test_roc_auc",
             Self::RecallAt20 => "recall_at_20",
             Self::NdcgAt20 => "ndcg_at_20",
+            Self::ValMrr => "val_mrr",
+            Self::TestMrr => "test_mrr",
             Self::StepsMs => "ms",
         }
     }
@@ -79,6 +87,8 @@ impl Measure {
             Self::TestRocAuc => point.test_roc_auc,
             Self::RecallAt20 => point.recall_at_20,
             Self::NdcgAt20 => point.ndcg_at_20,
+            Self::ValMrr => point.val_mrr,
+            Self::TestMrr => point.test_mrr,
             Self::StepsMs => Some(point.ms),
         }
     }

@@ -43,6 +43,12 @@ pub struct Point {
     /// NDCG of a recommender: discounted gain of the first 20 over the best possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ndcg_at_20: Option<f64>,
+    /// Mean reciprocal rank of the entities of validation triples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub val_mrr: Option<f64>,
+    /// As `val_mrr`, of the test triples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_mrr: Option<f64>,
     /// Reasons why a score that chooses the epoch has no value, by name of the score.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub undefined: BTreeMap<String, String>,
@@ -73,6 +79,8 @@ impl Point {
             test_roc_auc: scores.and_then(|s| s.test_roc_auc),
             recall_at_20: scores.and_then(|s| s.ranking).map(|r| r.recall_at_20),
             ndcg_at_20: scores.and_then(|s| s.ranking).map(|r| r.ndcg_at_20),
+            val_mrr: scores.and_then(|s| s.val_mrr()),
+            test_mrr: scores.and_then(|s| s.triples?.test).map(|ranks| ranks.mrr),
             undefined: BTreeMap::new(),
             lr: report.lr,
             ms: ms(report.times.steps),

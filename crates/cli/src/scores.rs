@@ -129,6 +129,7 @@ pub fn chosen_in_words(chosen: ChosenBy, score: NodeScore) -> String {
             format!("by validation {}", NodeScore::of_classes(score == NodeScore::MicroF1).title())
         }
         ChosenBy::ValRocAuc => "by validation ROC-AUC".to_owned(),
+        ChosenBy::ValMrr => "by the mean reciprocal rank of validation triples".to_owned(),
         ChosenBy::RecallAt20 => "by recall@20 of the test items".to_owned(),
         ChosenBy::ValLoss => format!("by validation loss: {} is undefined there", score.title()),
         ChosenBy::LastEpoch => "the last one: there is nothing to validate on".to_owned(),

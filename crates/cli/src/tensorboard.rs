@@ -109,6 +109,8 @@ fn tag(measure: Measure) -> &'static str {
         Measure::TestRocAuc => "roc_auc/test",
         Measure::RecallAt20 => "ranking/recall_at_20",
         Measure::NdcgAt20 => "ranking/ndcg_at_20",
+        Measure::ValMrr => "mrr/val",
+        Measure::TestMrr => "mrr/test",
         Measure::StepsMs => "epoch_ms",
     }
 }

@@ -5,6 +5,7 @@ mod features;
 mod labels;
 mod names;
 mod split;
+mod triples;
 mod types;
 
 use std::ops::Range;
@@ -20,6 +21,7 @@ use self::features::{add_csr, add_features};
 pub use self::labels::{Labels, UNLABELLED};
 pub use self::names::{NameList, Names};
 pub use self::split::Split;
+pub use self::triples::{Triple, Triples};
 pub use self::types::{TypeFeatures, TypeWidth, TypedData};
 use crate::{DatasetError, FeatureNorm, FeaturesFrom, Interactions, TypeRules};
 
@@ -56,6 +58,8 @@ pub struct Dataset {
     pub edge_split: Option<Arc<EdgeSplit>>,
     /// Users and items as the nodes of the graph, if this is data for a recommender.
     pub interactions: Option<Interactions>,
+    /// Statements of a knowledge graph, if this is one; the relations of `typed` are those of its training part.
+    pub triples: Option<Arc<Triples>>,
     /// Whether a generator made this data; reports state it.
     pub generated: bool,
     /// Notes of the loader: data left out, made up or doubtful.
@@ -75,6 +79,7 @@ impl PartialEq for Dataset {
             && self.splits == other.splits
             && self.edge_split == other.edge_split
             && self.interactions == other.interactions
+            && self.triples == other.triples
             && self.generated == other.generated
     }
 }
@@ -104,6 +109,7 @@ impl Dataset {
             splits,
             edge_split: None,
             interactions: None,
+            triples: None,
             generated: false,
             notes: Notes::default(),
         };
@@ -198,6 +204,9 @@ impl Dataset {
         if let Some(edges) = &self.edge_split {
             edges.validate(&self.graph)?;
         }
+        if let Some(triples) = &self.triples {
+            triples.validate(&self.graph)?;
+        }
         for (i, split) in self.splits.iter().enumerate() {
             split.validate(self.n_nodes()).map_err(|message| DatasetError::invalid(format!("split {i}: {message}")))?;
         }
@@ -246,6 +255,9 @@ impl Dataset {
         if let Some(typed) = &self.typed {
             types::add_to(typed, &mut hash);
         }
+        if let Some(triples) = &self.triples {
+            triples.add_to(&mut hash);
+        }
         hash
     }
 
@@ -288,6 +300,7 @@ impl Dataset {
             splits,
             edge_split,
             interactions,
+            triples,
             generated,
             notes,
         } = self;
@@ -316,6 +329,7 @@ impl Dataset {
             splits: splits.into_iter().map(split).collect(),
             edge_split: edge_split.map(|edges| Arc::new(edges.permuted(order))),
             interactions,
+            triples: triples.map(|triples| Arc::new(triples.permuted(order))),
             generated,
             notes,
         })

@@ -8,9 +8,14 @@ impl Dataset {
     /// This data without types: nodes of all types have global ids, and relations are merged. A note says so.
     ///
     /// # Errors
-    /// When types have features of different widths, or only some have features, or these are compressed.
+    /// When types have features of different widths, or only some have features, or these are compressed. When the
+    /// data has triples.
     pub fn homogeneous(self) -> Result<Self, DatasetError> {
         let Some(typed) = &self.typed else { return Ok(self) };
+        if self.triples.is_some() {
+            let what = format!("{} has triples, whose relations are its types", self.name);
+            return Err(DatasetError::invalid(format!("{what}; keep the types, or read another graph")));
+        }
         let features = if typed.has_several_types() { merged(typed)? } else { self.features.clone() };
         let mut notes = self.notes;
         let schema = typed.graph.schema();

@@ -5,7 +5,7 @@
 //! - [`DataSource`]: a data set for ranks that each read some rows; of a [`StoredDataset`] no other rows are read.
 //! - [`EdgeSplit`]: the data's own split of edges; [`Benchmark`]: data sets of OGB and their metrics.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
-//! - [`Interactions`]: users and items, for recommenders.
+//! - [`Interactions`]: users and items, for recommenders; [`Triples`]: statements of a knowledge graph.
 //! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`ReverseEdges`],
 //!   [`LabelColumns`] and [`TypeNames`] are those of typed data.
 //! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
@@ -24,6 +24,7 @@ mod digest;
 mod divided;
 mod edge_list;
 mod edges;
+mod entity_graph;
 mod error;
 mod feature_file;
 mod feature_norm;
@@ -46,6 +47,7 @@ mod lightgcn;
 mod load;
 mod mag240m;
 mod memory;
+mod name_table;
 mod named_arrays;
 mod named_labels;
 mod new_nodes;
@@ -67,6 +69,7 @@ mod splits;
 mod stored;
 mod text_lines;
 mod text_table;
+mod triple_files;
 mod type_features;
 mod type_folders;
 mod type_rules;
@@ -76,8 +79,8 @@ mod typed_parts;
 
 pub use components::Components;
 pub use dataset::{
-    Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, NameList, Names, Negatives, Split, TypeFeatures,
-    TypeWidth, TypedData, UNLABELLED,
+    Dataset, Edge, EdgeSplit, Features, HeldOutEdges, Labels, NameList, Names, Negatives, Split, Triple, Triples,
+    TypeFeatures, TypeWidth, TypedData, UNLABELLED,
 };
 pub use digest::RowsDigest;
 pub use error::DatasetError;

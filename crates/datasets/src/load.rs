@@ -22,7 +22,7 @@ use crate::typed_parts::{among_all, refused_symmetrize, shifted};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule, TypeFeatures};
 use crate::{
     edge_list, folder, gnn_benchmark, heterophilous, id_pairs, igb, labels, lightgcn, mag240m, named_arrays, ntriples,
-    ogb, planetoid, typed_arrays,
+    ogb, planetoid, triple_files, typed_arrays,
 };
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
@@ -184,6 +184,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions
         Format::Mag240m => mag240m::load(&path, options)?,
         Format::Igb => igb::load(&path, options)?,
         Format::LightGcn => as_told(lightgcn::load(&path, options)?, options).map_err(|e| e.at(&path))?,
+        Format::Triples => triple_files::load(&path, options)?,
         Format::ArrayFolder => {
             folder::refuse_without_manifest(&path)?;
             with_store(load_arrays(&mut ArrayFolder::open(&path)?, &path, options)?, &path, options.verify)?
@@ -223,7 +224,7 @@ fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), Data
         return Ok(());
     }
     let given = [
-        (options.columns.is_some(), "--columns"),
+        (options.columns.is_some() && format != Format::Triples, "--columns"),
         (options.bipartite.is_some(), "--bipartite"),
         (options.ids_from.is_some(), "--ids-from"),
     ];
@@ -240,6 +241,7 @@ fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
     match format {
         Format::RdfFolder | Format::File(FileKind::NTriples) => Some(&RDF_FLAGS),
         Format::IdPairs => Some(&["--reverse", "--target", "--type-names"]),
+        Format::Triples => Some(&["--reverse"]),
         Format::OgbTyped | Format::Mag240m | Format::Igb => Some(&["--reverse", "--target"]),
         Format::Girih | Format::ArrayFolder | Format::File(FileKind::Npz | FileKind::Zip | FileKind::Tensors) => None,
         _ => Some(&[]),

@@ -2,28 +2,26 @@
 
 mod escapes;
 mod line;
-mod name_table;
 mod options;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use girih_graph_format::file::LineBlocks;
-use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, MAX_NODES, NodeId, NodeType, Notes, Schema, TypedGraph};
+use girih_graph_format::{MAX_NODES, NodeId, Notes};
 use girih_machine::memory::Free;
 use girih_machine::readable_bytes;
 
 use self::line::Triple;
-use self::name_table::NameTable;
 pub use self::options::{LabelColumns, Literals, ReverseEdges};
+use crate::entity_graph::{Edges, adds_reverse, entity_graph};
 use crate::file_kind::{FileKind, stem};
 use crate::inventory::Inventory;
+use crate::name_table::NameTable;
 use crate::named_labels::{self, LabelFiles};
 use crate::typed_parts::check_edge_options;
-use crate::{Dataset, DatasetError, LoadOptions, Names, TypedData, reverses};
+use crate::{Dataset, DatasetError, LoadOptions, Names, TypedData};
 
-/// Name of the only type of nodes.
-const NODE_TYPE: &str = "entity";
 /// Tables of folders in the form in which the authors of R-GCN published theirs: training, test, both.
 const TABLES: [&str; 3] = ["trainingSet.tsv", "testSet.tsv", "completeDataset.tsv"];
 /// Bytes per triple while relations become rows: lists, rows, reverses and their union.
@@ -71,13 +69,6 @@ fn file_in(folder: &Path) -> Option<PathBuf> {
     let paths = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files = paths.filter(|path| FileKind::of(path) == Some(FileKind::NTriples));
     files.next().filter(|_| files.next().is_none())
-}
-
-/// Edges of one predicate.
-#[derive(Default)]
-struct Edges {
-    sources: Vec<NodeId>,
-    destinations: Vec<NodeId>,
 }
 
 /// Triples of a file, by predicate.
@@ -141,9 +132,7 @@ impl Triples {
         if predicate == self.edges.len() {
             self.edges.push(Edges::default());
         }
-        // Messages go from the subject to the object, whose row has the subject.
-        self.edges[predicate].sources.push(subject);
-        self.edges[predicate].destinations.push(object);
+        self.edges[predicate].push(subject, object);
         self.n_edges += 1;
         Ok(())
     }
@@ -168,23 +157,13 @@ impl Triples {
     }
 
     fn into_dataset(self, name: String, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-        let adds_reverse = options.reverse.unwrap_or(ReverseEdges::Add) == ReverseEdges::Add;
-        let n_types = self.edges.len() as u64 * if adds_reverse { 2 } else { 1 };
+        let n_types = self.edges.len() as u64 * if adds_reverse(options) { 2 } else { 1 };
         let offsets = n_types * (self.nodes.len() as u64 + 1) * size_of::<u64>() as u64;
         self.check_memory("as rows", offsets + self.n_edges as u64 * TRIPLE_BYTES, Free::now())?;
 
         let (n_nodes, mut notes) = (self.nodes.len(), Notes::default());
-        let (n_edges, n_dropped) = (self.n_edges, self.n_dropped);
-        let relations = relations(self.edges, n_nodes, options)?;
-        let node_type = NodeType { name: NODE_TYPE.to_owned(), n_nodes };
-        let edge_type =
-            |name: &str| EdgeType { relation: name.to_owned(), source: 0, destination: 0, reverse_of: None };
-        let schema = Schema::new(vec![node_type], self.predicates.into_names().iter().map(edge_type).collect())?;
-        let typed = TypedGraph::new(schema, relations)?;
-
-        note_dropped(n_dropped, &mut notes);
-        Duplicates::Merge.note(n_edges - typed.n_edges(), false, &mut notes);
-        let typed = if adds_reverse { reverses::added(&typed, |_| true, &mut notes)? } else { typed };
+        note_dropped(self.n_dropped, &mut notes);
+        let typed = entity_graph(&self.predicates.into_names(), self.edges, n_nodes, options, &mut notes)?;
         let names = Names { nodes: self.nodes.into_names(), classes: Vec::new() };
         Ok(Dataset { names: Some(Arc::new(names)), notes, ..Dataset::of_typed(name, TypedData::of_graph(typed))? })
     }
@@ -199,22 +178,6 @@ fn valid_lines(block: &[u8]) -> (&str, bool) {
             (&text[..text.rfind('\n').map_or(0, |at| at + 1)], false)
         }
     }
-}
-
-/// Adjacency of each predicate; a triple that is stated again is stored once.
-fn relations(edges: Vec<Edges>, n_nodes: usize, options: &LoadOptions) -> Result<Vec<Csr>, DatasetError> {
-    let mut relations = Vec::with_capacity(edges.len());
-    for Edges { sources, destinations } in edges {
-        let n_stated = sources.len();
-        let relation = Coo::new(n_nodes, n_nodes, destinations, sources, None)?.to_csr(Duplicates::Merge)?;
-        let n_repeated = n_stated - relation.nnz();
-        if n_repeated > 0 && options.duplicates == Some(Duplicates::Refuse) {
-            let what = format!("triples are stated again, {n_repeated} of one predicate");
-            return Err(DatasetError::invalid(format!("{what}; --duplicates merge stores each once")));
-        }
-        relations.push(relation);
-    }
-    Ok(relations)
 }
 
 fn note_dropped(n_dropped: usize, notes: &mut Notes) {

@@ -32,6 +32,8 @@ pub struct Outline {
     /// Number of users, in data for a recommender. Users are the first nodes, and all others are items. Each
     /// interaction is two edges.
     pub n_users: Option<usize>,
+    /// Numbers of training, validation and test triples, in a knowledge graph.
+    pub triples: Option<[usize; 3]>,
     /// Types of nodes and edges, if they have types.
     pub schema: Option<Schema>,
     /// Sizes of all types; upper bounds without types.
@@ -76,6 +78,7 @@ impl Dataset {
             multi_label: self.is_multi_label(),
             splits: self.splits.iter().map(|split| split.parts().map(|(_, nodes)| nodes.len())).collect(),
             n_users: self.interactions.as_ref().map(Interactions::n_users),
+            triples: self.triples.as_ref().map(|triples| triples.parts().map(|(_, part)| part.len())),
             schema: self.typed.as_ref().map(|typed| typed.graph.schema().clone()),
             relations: self
                 .typed

@@ -119,10 +119,11 @@ impl Dataset {
     /// Refuses typed data with parts that no format keeps beside types.
     ///
     /// # Errors
-    /// When nodes and edges have types, and there is a split of edges, or users and items.
+    /// When nodes and edges have types, and there is a split of edges, users and items, or lists of triples.
     pub fn check_writable(&self) -> Result<(), DatasetError> {
         let other = self.edge_split.as_ref().map(|_| "a split of edges");
         let other = other.or(self.interactions.as_ref().map(|_| "users and items"));
+        let other = other.or(self.triples.as_ref().map(|_| "lists of triples"));
         match other.filter(|_| self.typed.is_some()) {
             None => Ok(()),
             Some(other) => Err(DatasetError::invalid(format!(

@@ -7,7 +7,7 @@ use girih_graph_format::file::MANIFEST;
 use crate::file_kind::FileKind;
 use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
-use crate::{DatasetError, id_pairs, igb, lightgcn, mag240m, ntriples, ogb, planetoid, typed_arrays};
+use crate::{DatasetError, id_pairs, igb, lightgcn, mag240m, ntriples, ogb, planetoid, triple_files, typed_arrays};
 
 /// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
@@ -15,6 +15,7 @@ pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.
      companions), an OGB raw folder (edge.csv.gz or data.npz; with types triplet-type-list.csv.gz or \
      edge_index_dict.npz), MAG240M (processed/author___writes___paper/edge_index.npy), IGB and IGBH \
      (processed/paper__cites__paper/edge_index.npy), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
+     triples (train.txt, valid.txt and test.txt, also as .tsv or train2id.txt), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz; with types author__writes__paper.edge_index), id pairs (pa.txt with labels.npy or \
      p_feat.npz), .npz of gnn-benchmark, of the heterophilous graphs or of scipy.sparse (also as the only \
@@ -34,6 +35,8 @@ pub(crate) enum Format {
     /// IGB and IGBH.
     Igb,
     LightGcn,
+    /// Triples of head, relation and tail.
+    Triples,
     ArrayFolder,
     /// N-Triples with tables of labels.
     RdfFolder,
@@ -129,6 +132,8 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         Format::Girih
     } else if !planetoid::names_in(path).is_empty() {
         Format::Planetoid
+    } else if triple_files::recognizes(path) {
+        Format::Triples
     } else if lightgcn::recognizes(path) {
         Format::LightGcn
     } else if let Some(raw) = ogb::find_raw(path) {

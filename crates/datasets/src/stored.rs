@@ -305,6 +305,7 @@ fn outline(
         multi_label: section.labels == LabelKind::Multi,
         splits,
         n_users: None,
+        triples: None,
         schema: None,
         relations: RelationSizes::of_plain(graph.n_rows, graph.nnz),
         type_widths: Vec::new(),

@@ -153,12 +153,13 @@ impl fmt::Display for ProcessGrid {
 /// Number and noun as text, with the noun in the plural unless `n` is 1.
 #[must_use]
 pub fn counted(n: usize, noun: &str) -> String {
-    let plural = match noun {
-        _ if n == 1 => "",
-        _ if noun.ends_with('s') || noun.ends_with("ch") => "es",
-        _ => "s",
+    let (stem, plural) = match noun.strip_suffix("ty") {
+        _ if n == 1 => (noun, ""),
+        Some(stem) => (stem, "ties"),
+        None if noun.ends_with('s') || noun.ends_with("ch") => (noun, "es"),
+        None => (noun, "s"),
     };
-    format!("{n} {noun}{plural}")
+    format!("{n} {stem}{plural}")
 }
 
 #[cfg(test)]
@@ -172,6 +173,7 @@ mod tests {
         assert_eq!(shown(Scheme::OneAndHalfD, 2, 2), "1.5d, 2 ranks in 1 group of 2");
         assert_eq!(shown(Scheme::TwoD, 4, 1), "2d, 4 ranks, 2 × 2");
         assert_eq!([counted(1, "class"), counted(0, "class")], ["1 class", "0 classes"]);
+        assert_eq!([counted(1, "entity"), counted(2, "entity")], ["1 entity", "2 entities"]);
     }
 
     #[test]

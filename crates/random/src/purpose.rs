@@ -26,6 +26,8 @@ pub const LINKS: u32 = 9;
 pub const COMPRESSION: u32 = 10;
 /// Random walks from which features are made.
 pub const FEATURES: u32 = 11;
+/// Batches of triples of a knowledge graph: their order, and entities that are wrong.
+pub const KNOWLEDGE: u32 = 12;
 
 #[cfg(test)]
 mod tests {
@@ -50,6 +52,7 @@ mod tests {
             ("LINKS", LINKS),
             ("COMPRESSION", COMPRESSION),
             ("FEATURES", FEATURES),
+            ("KNOWLEDGE", KNOWLEDGE),
         ];
         for (name, number) in purposes {
             let row = format!("| `{name}` | {number} |");

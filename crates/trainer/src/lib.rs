@@ -6,7 +6,7 @@
 //! - [`Tape`]: a few coarse operations ([`Tape::linear`], [`Tape::spmm`], …), each with its own backward.
 //! - [`Run`]: one run, epoch by epoch, with checkpoints that resume bit-exactly. [`FullBatch`] and [`MiniBatch`]
 //!   classify nodes, on the whole graph or on sampled subgraphs; [`LinkPredictor`] and [`MiniBatch`] predict links;
-//!   [`Recommender`] ranks items for users.
+//!   [`Recommender`] ranks items for users, and [`TripleTrainer`] entities for triples.
 //! - [`export_weights`] and [`import_weights`]: weights as a state dict of PyG or DGL, and back.
 //! - [`NodePredictor`]: a trained classifier that answers for some nodes at a time, also for new ones.
 //! - [`Plan`]: bytes and seconds of a session, predicted by a dry run on a symbolic backend.
@@ -25,7 +25,7 @@
 //! - `data/`: checks of data, and the construction of inputs on a device.
 //! - `engine/`: a [`Run`] of any task: its state, optimiser, checkpoints, metrics, reports and events.
 //! - `weights/`: weights of a checkpoint under the names and in the layouts of PyG, written and read back.
-//! - `tasks/`: classes of nodes, links, and recommendations, in steps that see the whole graph.
+//! - `tasks/`: classes of nodes, links, recommendations and triples, in steps that see the whole graph.
 //! - `minibatch/`, `distributed/`: steps on sampled parts of the graph, and work that ranks share.
 //! - `train.rs`, `similarity.rs`, `predictor.rs`: what callers start, for all of the above.
 //! - `estimate/`: [`Plan`] and all other predictions of memory and time.
@@ -58,17 +58,18 @@ mod weights;
 
 pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
-    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DeviceKind, EdgeWeights, ExecutionPlan, Jump, LinkConfig, Metric,
-    ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig, OptimizerKind, OwnModel, Reason,
-    SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, differences, parse_codec, supported,
+    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DecoderKind, DeviceKind, EdgeWeights, ExecutionPlan, Jump, LinkConfig,
+    Metric, ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig, OptimizerKind, OwnModel,
+    Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, TripleConfig, differences, parse_codec,
+    supported,
 };
 pub use data::unread_types;
 pub use engine::{
     BatchDone, CacheReport, Checkpoint, ChosenBy, ClassScores, Confusion, ConfusionMatrix, Control, DataShape,
-    EpochReport, EpochTimes, Event, F1, LinkScores, MeanStd, Observer, Optimizer, Outcome, PartialEpoch, Progress,
-    RankedMetric, Ranking, Run, RunState, RunSummary, Scores, SessionOptions, StageTimes, StepCallback, TOP_K,
-    TestReport, Thinned, accuracy, average_precision, checkpoint_path, f1_scores, hits_at, mean_over_labels,
-    mean_reciprocal_rank, n_left_out, roc_auc,
+    EntityRanks, EpochReport, EpochTimes, Event, F1, LinkScores, MeanStd, Observer, Optimizer, Outcome, PartialEpoch,
+    Progress, RankedMetric, Ranking, Run, RunState, RunSummary, Scores, SessionOptions, StageTimes, StepCallback,
+    TOP_K, TestReport, Thinned, TripleScores, accuracy, average_precision, checkpoint_path, f1_scores, filtered_rank,
+    hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
 pub use error::TrainError;
 pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};
@@ -82,15 +83,16 @@ pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpe
 pub use predictor::NodePredictor;
 pub use similarity::{Similarity, similarity};
 pub use tape::{
-    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, EncodedInput, Gradients, Graph,
-    LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, RowIds, SpmmOptions, Tape,
-    Targets, Var,
+    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, Diagonal, EncodedInput, Gradients,
+    Graph, LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, RowIds, SpmmOptions,
+    Tape, Targets, Var,
 };
 pub use tasks::links::{
     HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs, hits_of_edges, ranks_of_edges,
 };
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
+pub use tasks::triples::{Decoder, Known, Query, TripleTrainer, score_triples};
 pub use train::{apply, apply_model, embeddings, train, train_model};
 pub use weights::{
     ImportedConfig, Library, NamedWeight, WeightFormat, export_weights, import_weights, read_weights, write_weights,

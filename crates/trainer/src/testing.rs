@@ -29,6 +29,7 @@ pub use crate::tasks::links::scorer::held_out;
 pub use crate::tasks::recommend::batch::nodes_of_share;
 pub use crate::tasks::recommend::rank::{BLOCK_BYTES, top_items};
 pub use crate::tasks::recommend::triples::Triples;
+pub use crate::tasks::triples::{QueryList, TripleEpochs};
 
 use crate::TrainError;
 use crate::config::RankOptions;

@@ -14,6 +14,7 @@ use crate::minibatch::{LinkSession, MiniBatch, MiniBatchSession, TypedSession, e
 use crate::models::BuildModel;
 use crate::tasks::nodes::{FullBatch, FullBatchSession};
 use crate::tasks::recommend::{self, RecommenderSession};
+use crate::tasks::triples::{self, TripleSession};
 
 /// Trains all runs of `config` on `dataset` and reports events to `observe`.
 ///
@@ -54,6 +55,10 @@ pub fn train_model<B: MiniBatchBackend>(
     match plan {
         ExecutionPlan::Recommend => {
             let session = RecommenderSession::new(backend, dataset, source)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run)?)))
+        }
+        ExecutionPlan::Triples => {
+            let session = TripleSession::new(backend, dataset, source)?;
             train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run)?)))
         }
         ExecutionPlan::Links => {
@@ -169,6 +174,7 @@ pub fn embeddings<B: MiniBatchBackend>(
         .map_err(|reason| TrainError::invalid(reason.to_string()))?;
     match plan {
         ExecutionPlan::Recommend => recommend::embeddings(backend, dataset, checkpoint),
+        ExecutionPlan::Triples => triples::embeddings(backend, dataset, checkpoint),
         ExecutionPlan::Links => Ok(embed(backend, dataset, checkpoint)?.embeddings),
         _ => hidden_rows(backend, dataset, checkpoint),
     }

@@ -1,11 +1,11 @@
-//! Flags that override settings of mini-batches and links.
+//! Flags that override settings of mini-batches, links and triples.
 
 use clap::Args;
 use girih_sampling::FanOutRules;
-use girih_trainer::{BatchConfig, BatchKind, SaintKind, ScoreBy, TrainConfig};
+use girih_trainer::{BatchConfig, BatchKind, DecoderKind, SaintKind, ScoreBy, TaskKind, TrainConfig};
 
 use super::settings::set;
-use super::{Batch, Saint, ScoreByArg};
+use super::{Batch, Saint, ScoreByArg, one_of};
 
 /// Settings of mini-batches.
 #[derive(Debug, Args)]
@@ -80,13 +80,18 @@ impl SubgraphSettings {
     }
 }
 
-/// Settings of link prediction.
+/// Settings of link prediction and of triples.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Links (--task links)")]
+#[command(next_help_heading = "Links and triples (--task links, triples)")]
 pub struct LinkSettings {
     /// Negative samples for each training link, new in every epoch [default: 1]
+    ///
+    /// With --task triples, wrong entities for each head and tail; 0 for all entities at once [default: 0].
     #[arg(long, value_name = "N")]
     pub negatives: Option<usize>,
+    /// Score of triples [default: distmult]
+    #[arg(long, value_name = "NAME", value_parser = one_of::<DecoderKind>(DecoderKind::ALL.map(DecoderKind::name)))]
+    pub decoder: Option<DecoderKind>,
     /// Share of the links for validation [default: 0.05]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub val_links: Option<f64>,
@@ -96,6 +101,8 @@ pub struct LinkSettings {
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub test_links: Option<f64>,
     /// Width of the embeddings whose inner products are scores of links [default: 16]
+    ///
+    /// With --task triples, of the rows of entities and relations [default: 200].
     #[arg(long, value_name = "N")]
     pub embedding_width: Option<usize>,
 }
@@ -103,11 +110,16 @@ pub struct LinkSettings {
 impl LinkSettings {
     /// Writes the given values into `config`.
     pub(super) fn override_in(&self, config: &mut TrainConfig) {
-        let links = &mut config.links;
-        set(&mut links.negatives, self.negatives);
+        let (links, triples) = (&mut config.links, &mut config.triples);
+        let (negatives, width) = match config.task {
+            TaskKind::Triples => (&mut triples.negatives, &mut triples.width),
+            TaskKind::Nodes | TaskKind::Links => (&mut links.negatives, &mut links.width),
+        };
+        set(negatives, self.negatives);
+        set(width, self.embedding_width);
         set(&mut links.val, self.val_links);
         set(&mut links.test, self.test_links);
-        set(&mut links.width, self.embedding_width);
+        set(&mut triples.decoder, self.decoder);
     }
 }
 

@@ -57,7 +57,7 @@ value_enum! {
 
 value_enum! {
     /// Task.
-    TaskArg for TaskKind { Nodes, Links }
+    TaskArg for TaskKind { Nodes, Links, Triples }
 }
 
 value_enum! {

@@ -84,10 +84,10 @@ pub struct ReadArgs {
     #[arg(long, value_name = "RULE", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub duplicates: Option<Duplicates>,
-    /// Columns of an edge list, such as source,target,-,weight
+    /// Columns of an edge list, such as source,target,-,weight, or of triples: head,relation,tail
     ///
     /// Roles are source, target, weight, time, and - for a column that is not used. [default: as the header says, else
-    /// source,target or source,target,weight]
+    /// source,target or source,target,weight; triples head,relation,tail]
     #[arg(long, value_name = "ROLES")]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub columns: Option<Columns>,

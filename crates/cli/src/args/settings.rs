@@ -20,7 +20,7 @@ use crate::sizes;
 /// Settings of a [`TrainConfig`]. Values that are not given come from the file or the defaults.
 #[derive(Debug, Args)]
 pub struct Settings {
-    /// Task: classes of nodes, or links between them [default: nodes]
+    /// Task: classes of nodes, links between them, or triples of a knowledge graph [default: nodes]
     #[arg(long, value_enum, help_heading = "Model")]
     pub task: Option<TaskArg>,
     #[command(flatten)]

@@ -4,6 +4,7 @@ mod links;
 mod ogb;
 mod recommend;
 mod similarity;
+mod triples;
 
 use girih_trainer::{ExecutionPlan, Scores, TestReport, mean_over_labels, n_left_out};
 
@@ -28,6 +29,7 @@ pub fn run(args: &EvaluateArgs) -> Result<(), CliError> {
         }
         match loaded.engine()? {
             ExecutionPlan::Recommend => return recommend::evaluate(loaded, args),
+            ExecutionPlan::Triples => return triples::evaluate(loaded, args),
             ExecutionPlan::Links => return links::evaluate(loaded, args),
             _ => {}
         }

@@ -30,6 +30,11 @@ pub fn run(args: &PredictArgs) -> Result<(), CliError> {
             return Err(CliError::Usage("--nodes is for classifiers of nodes; leave it out".to_owned()));
         }
         match plan {
+            ExecutionPlan::Triples => {
+                let message = "girih predict writes one answer for each node, and triples ask for many: girih evaluate scores \
+                               them, and girih embed writes the rows of entities";
+                return Err(CliError::Usage(message.to_owned()));
+            }
             ExecutionPlan::Recommend | ExecutionPlan::Links if separator_of(&args.out).is_some() => {
                 return Err(CliError::Usage("tables are for classes of nodes; give --out FILE.npy".to_owned()));
             }

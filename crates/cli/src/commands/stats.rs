@@ -198,6 +198,18 @@ fn add_contents(results: &mut Results, dataset: &Dataset) {
         let sizes = json!({ "users": users, "items": items, "train": train, "test": test });
         results.add("interactions", sizes, "Interactions", shown);
     }
+    if let Some(triples) = &dataset.triples {
+        let [train, val, test] = triples.parts().map(|(_, part)| part.len());
+        let (relations, unseen) = (triples.n_relations(), triples.n_unseen(dataset.n_nodes()));
+        let shown = format!(
+            "{relations} relations; {train} in training, {val} for validation, {test} in test; {} in no training triple",
+            counted(unseen, "entity")
+        );
+        let sizes = json!({
+            "relations": relations, "train": train, "val": val, "test": test, "unseen_entities": unseen
+        });
+        results.add("triples", sizes, "Triples", shown);
+    }
     reading::add(results, &dataset.outline().splits, &dataset.notes);
 }
 

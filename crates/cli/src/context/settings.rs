@@ -40,7 +40,8 @@ pub fn resolve(args: &TrainArgs) -> Result<(DataArgs, TrainConfig), CliError> {
     let (spec, read_so, mut config) = match args.config.clone().map_or_else(|| resumed(args), |file| Ok(Some(file)))? {
         Some(path) => read(&path, chosen)?,
         None => {
-            let config = TrainConfig::for_task(chosen.task.unwrap_or_default(), chosen.model.unwrap_or_default());
+            let task = chosen.task.unwrap_or_default();
+            let config = TrainConfig::for_task(task, chosen.model.unwrap_or(task.usual_model()));
             (None, ReadArgs::default(), config)
         }
     };
@@ -162,7 +163,10 @@ fn read(path: &Path, chosen: Chosen) -> Result<(Option<String>, ReadArgs, TrainC
     } else {
         toml::from_str(&text).map_err(wrong)?
     };
-    let (task, model) = (chosen.task.unwrap_or(stated.task), chosen.model.unwrap_or(stated.model.kind));
+    let task = chosen.task.unwrap_or(stated.task);
+    let states_model = file.train.get("model").is_some_and(|model| model.get("kind").is_some());
+    let of_file = if states_model { stated.model.kind } else { task.usual_model() };
+    let model = chosen.model.unwrap_or(of_file);
     let mut table =
         toml::Table::try_from(TrainConfig::for_task(task, model)).map_err(|e| CliError::Other(e.to_string()))?;
     overlay(&mut table, file.train);

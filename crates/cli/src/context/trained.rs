@@ -125,13 +125,25 @@ impl Loaded {
         Ok(world.carry_out(backend, &device, checkpoint.progress.config.precision, job)?.done)
     }
 
+    /// Ranks the entities of the validation and test triples.
+    pub fn score_triples(self) -> Result<Scores, CliError> {
+        self.refuse_ranks()?;
+        let Self { checkpoint, data, backend, .. } = self;
+        let dataset = data.into_dataset()?;
+        Ok(on_backend!(&backend, backend => girih_trainer::score_triples(backend, dataset, &checkpoint))?)
+    }
+
+    /// Refuses ranks where the table of supported combinations does.
+    fn refuse_ranks(&self) -> Result<(), CliError> {
+        let Some(ranks) = &self.ranks else { return Ok(()) };
+        let asked = Combination::of(&self.checkpoint.progress.config).applied().on_ranks(ranks);
+        supported(&asked).map(drop).map_err(|reason| CliError::Usage(reason.to_string()))
+    }
+
     /// Applies the link predictor to all nodes.
     pub fn embed(self) -> Result<Embedded, CliError> {
-        let Self { checkpoint, data, backend, ranks, .. } = self;
-        if let Some(ranks) = ranks {
-            let asked = Combination::of(&checkpoint.progress.config).applied().on_ranks(&ranks);
-            supported(&asked).map_err(|reason| CliError::Usage(reason.to_string()))?;
-        }
+        self.refuse_ranks()?;
+        let Self { checkpoint, data, backend, .. } = self;
         let dataset = data.into_dataset()?;
         Ok(on_backend!(&backend, backend => girih_trainer::embed(backend, dataset, &checkpoint))?)
     }

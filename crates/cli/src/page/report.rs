@@ -104,6 +104,7 @@ impl Report<'_> {
         let score = self.curves.1;
         let names = match self.runs.first().map(|run| &run.best) {
             Some(best) if best.ranking.is_some() => ["recall@20".to_owned(), "NDCG@20".to_owned()],
+            Some(best) if best.triples.is_some() => ["val MRR", "test MRR"].map(str::to_owned),
             Some(best) if best.links.is_some() => ["val ROC-AUC", "test ROC-AUC"].map(str::to_owned),
             _ => ["val", "test"].map(|part| format!("{part} {}", score.title())),
         };
@@ -175,6 +176,9 @@ pub fn charts(curves: &Curves, score: NodeScore) -> [Chart; 2] {
     let (title, is_share, series) = if curves.have(Measure::RecallAt20) {
         let lines = vec![line("recall@20", 1, Measure::RecallAt20), line("NDCG@20", 2, Measure::NdcgAt20)];
         ("Ranking", false, lines)
+    } else if curves.have(Measure::ValMrr) || curves.have(Measure::TestMrr) {
+        let lines = vec![line("validation", 1, Measure::ValMrr), line("test", 2, Measure::TestMrr)];
+        ("Mean reciprocal rank", true, lines)
     } else if score == NodeScore::RocAuc || !curves.have(Measure::TrainAccuracy) {
         let lines = vec![line("validation", 1, Measure::ValRocAuc), line("test", 2, Measure::TestRocAuc)];
         ("ROC-AUC", true, lines)
@@ -193,6 +197,9 @@ pub fn scores_of(run: &RunSummary, score: NodeScore) -> [String; 2] {
     let best = &run.best;
     match best.ranking {
         Some(ranking) => [ranking.recall_at_20, ranking.ndcg_at_20].map(|value| format!("{value:.4}")),
+        None if best.triples.is_some() => {
+            [best.val_mrr(), best.triples.and_then(|triples| triples.test).map(|ranks| ranks.mrr)].map(shown)
+        }
         None if best.links.is_some() => [best.val_roc_auc, best.test_roc_auc].map(shown),
         None => [Subset::Val, Subset::Test].map(|part| shown(score.value(best, part))),
     }

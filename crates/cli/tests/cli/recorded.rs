@@ -169,9 +169,9 @@ fn a_table_and_event_files_have_every_epoch_and_run() {
     assert_eq!(
         lines[0],
         "run,epoch,train_loss,val_loss,test_loss,train_accuracy,val_accuracy,test_accuracy,val_roc_auc,test_roc_auc,\
-         recall_at_20,ndcg_at_20,lr,seconds,time"
+         recall_at_20,ndcg_at_20,val_mrr,test_mrr,lr,seconds,time"
     );
-    assert!(lines.iter().all(|line| line.split(',').count() == 15), "{table}");
+    assert!(lines.iter().all(|line| line.split(',').count() == 17), "{table}");
     assert!(lines[1].contains(",,"), "the first epoch is not evaluated: {table}");
     assert!(!lines[2].split(',').nth(6).unwrap().is_empty(), "the second one is: {table}");
     let Event::Scalars(2, scalars) = &events(&work.path("out/tensorboard/run-001"))[2] else { panic!("no step 2") };

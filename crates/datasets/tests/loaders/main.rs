@@ -25,6 +25,7 @@ mod small_files;
 mod spec;
 mod splits;
 mod stored;
+mod triples;
 mod type_folders;
 mod typed;
 mod typed_arrays;

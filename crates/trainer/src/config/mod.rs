@@ -13,6 +13,7 @@ mod ranks;
 mod read_settings;
 mod rules;
 pub(crate) mod supported;
+mod triples;
 mod validation;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 pub use own::OwnModel;
 pub use ranks::{GraphPlacement, RankOptions};
 pub use supported::{Cache, Combination, DeviceKind, ExecutionPlan, Reason, supported};
+pub use triples::{DecoderKind, TripleConfig};
 
 /// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +61,7 @@ pub struct TrainConfig {
     pub runs: u64,
     /// Random seed of all runs.
     pub seed: u64,
-    /// Batch size. For a recommender, interactions in a step; `None` for all of them. For a mini-batch, seeds:
+    /// Batch size. For a recommender, interactions in a step, and for triples, triples; `None` for all. For a mini-batch, seeds:
     /// training nodes or links, or GraphSAINT's number of draws; `None` for [`DEFAULT_BATCH_SIZE`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<usize>,
@@ -69,6 +71,9 @@ pub struct TrainConfig {
     /// Split, negatives and embedding width of link prediction.
     #[serde(skip_serializing_if = "is_default")]
     pub links: LinkConfig,
+    /// Decoder, width and negatives of the task on triples.
+    #[serde(skip_serializing_if = "is_default")]
+    pub triples: TripleConfig,
     /// Type of stored features and gathered rows. Sums are always `f32`.
     pub precision: Dtype,
     /// Codec that compresses features before training, fitted with `seed`; `None` for features as in the data.
@@ -84,7 +89,7 @@ pub struct TrainConfig {
     #[serde(default, skip_serializing_if = "CacheConfig::is_default")]
     pub tiers: CacheConfig,
     /// Validation score that chooses the epoch of a node classifier. Recommenders use recall, link predictors
-    /// ROC-AUC.
+    /// ROC-AUC, and triples the mean reciprocal rank.
     pub metric: Metric,
 }
 
@@ -144,6 +149,8 @@ pub enum TaskKind {
     Nodes,
     /// Link prediction: whether an edge joins a pair of nodes.
     Links,
+    /// Completion of a knowledge graph: the entity that a head or tail of a triple is.
+    Triples,
 }
 
 impl TaskKind {
@@ -153,6 +160,16 @@ impl TaskKind {
         match self {
             Self::Nodes => "nodes",
             Self::Links => "links",
+            Self::Triples => "triples",
+        }
+    }
+
+    /// Network that the task is trained with if none is named.
+    #[must_use]
+    pub fn usual_model(self) -> ModelKind {
+        match self {
+            Self::Nodes | Self::Links => ModelKind::default(),
+            Self::Triples => ModelKind::Embedding,
         }
     }
 }
@@ -183,6 +200,7 @@ impl Default for TrainConfig {
             batch_size: None,
             batch: BatchConfig::default(),
             links: LinkConfig::default(),
+            triples: TripleConfig::default(),
             precision: Dtype::F32,
             codec: None,
             features_from: None,

@@ -199,8 +199,9 @@ impl ModelConfig {
     pub(super) fn reads(&self, setting: &str) -> bool {
         match setting {
             "normalization" => self.normalizes(),
-            "hidden" => self.kind != ModelKind::Sgc,
-            "dropout" | "input_dropout" => !self.kind.is_recommender(),
+            "hidden" => !matches!(self.kind, ModelKind::Sgc | ModelKind::Embedding),
+            "dropout" => !self.kind.is_recommender(),
+            "input_dropout" => self.kind.reads_features(),
             _ => self.kind.reads(setting) || of_some().all(|name| name != setting),
         }
     }

@@ -43,6 +43,8 @@ pub enum ModelKind {
     Hgt,
     /// LightGCN, a recommender (He et al., SIGIR 2020).
     LightGcn,
+    /// A learned row for each node, without layers: entities of triples.
+    Embedding,
 }
 
 /// Use of edge weights by a network.
@@ -165,9 +167,17 @@ static LIGHT_GCN: ModelProperties = ModelProperties {
     exports: Some("LightGCN"),
 };
 
+static EMBEDDING: ModelProperties = ModelProperties {
+    name: "embedding",
+    settings: &[],
+    weights: EdgeWeights::Unread("reads no edges"),
+    batches: ModelBatches::Full,
+    exports: None,
+};
+
 impl ModelKind {
     /// All networks.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Gcn,
         Self::Sgc,
         Self::Sage,
@@ -182,6 +192,7 @@ impl ModelKind {
         Self::Rgat,
         Self::Hgt,
         Self::LightGcn,
+        Self::Embedding,
     ];
 
     /// Row of the table of networks.
@@ -202,12 +213,19 @@ impl ModelKind {
             Self::Rgat => &RGAT,
             Self::Hgt => &HGT,
             Self::LightGcn => &LIGHT_GCN,
+            Self::Embedding => &EMBEDDING,
         }
     }
 
-    /// Networks that classify nodes. The remaining ones are recommenders.
+    /// Networks that classify nodes. The remaining ones learn rows alone.
     pub fn classifiers() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|kind| !kind.is_recommender())
+        Self::ALL.into_iter().filter(|kind| kind.reads_features())
+    }
+
+    /// Whether the network reads features of nodes. The others learn a row for each node instead.
+    #[must_use]
+    pub fn reads_features(self) -> bool {
+        !matches!(self, Self::LightGcn | Self::Embedding)
     }
 
     /// Whether layers have several heads, each [`ModelConfig::hidden`](super::ModelConfig::hidden) wide.

@@ -51,6 +51,7 @@ impl TrainConfig {
                 batch_size: Some(2048),
                 ..general
             },
+            ModelKind::Embedding => Self { model: ModelConfig { dropout: 0.0, ..general.model }, ..general },
         }
     }
 
@@ -60,14 +61,30 @@ impl TrainConfig {
     #[must_use]
     pub fn for_task(task: TaskKind, kind: ModelKind) -> Self {
         let nodes = Self::for_model(kind);
-        if task == TaskKind::Nodes {
-            return nodes;
+        match task {
+            TaskKind::Nodes => return nodes,
+            TaskKind::Triples => return Self::for_triples(nodes),
+            TaskKind::Links => {}
         }
         let hidden = if kind.has_heads() { nodes.model.hidden } else { 32 };
         Self {
             task,
             model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },
             optimizer: OptimizerConfig { weight_decay: 0.0, ..nodes.optimizer },
+            ..nodes
+        }
+    }
+
+    /// Default settings for triples: those of `nodes`, with batches, and without dropout and weight decay.
+    fn for_triples(nodes: Self) -> Self {
+        Self {
+            task: TaskKind::Triples,
+            model: ModelConfig { dropout: 0.0, ..nodes.model },
+            optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 0.0, decay: Decay::First, ..nodes.optimizer },
+            epochs: 100,
+            patience: None,
+            eval_every: 5,
+            batch_size: Some(512),
             ..nodes
         }
     }

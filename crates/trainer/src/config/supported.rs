@@ -106,6 +106,8 @@ pub enum ExecutionPlan {
     Links,
     /// Items for users, in steps of some interactions.
     Recommend,
+    /// Entities of triples, in steps of some triples.
+    Triples,
     /// Full batches or recommendations on ranks, each with its rows of every matrix.
     Partitioned,
     /// Mini-batches on ranks that each hold all of graph and features.
@@ -229,6 +231,7 @@ impl Combination {
             (Some(_), false) => ExecutionPlan::Partitioned,
             (None, _) if self.model.is_recommender() => ExecutionPlan::Recommend,
             (None, _) if self.is_links() => ExecutionPlan::Links,
+            (None, _) if self.is_triples() => ExecutionPlan::Triples,
             (None, true) => ExecutionPlan::MiniBatch,
             (None, false) => ExecutionPlan::FullBatch,
         }
@@ -236,6 +239,10 @@ impl Combination {
 
     fn is_links(&self) -> bool {
         self.task == TaskKind::Links
+    }
+
+    fn is_triples(&self) -> bool {
+        self.task == TaskKind::Triples
     }
 
     fn is_sampled(&self) -> bool {

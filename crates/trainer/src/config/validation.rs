@@ -9,15 +9,15 @@ impl TrainConfig {
     /// First setting that differs from its usual value and has no effect.
     fn unread(&self) -> Option<Unread> {
         let usual = Self::for_task(self.task, self.model.kind);
-        let recommends = self.model.kind.is_recommender();
-        let of_recommenders = [
-            (!recommends || self.optimizer.decay == usual.optimizer.decay, "decay", "all others"),
-            (!recommends || self.metric == usual.metric, "metric", "all others"),
+        let learns_rows = !self.model.kind.reads_features();
+        let of_rows = [
+            (!learns_rows || self.optimizer.decay == usual.optimizer.decay, "decay", "all others"),
+            (!learns_rows || self.metric == usual.metric, "metric", "all others"),
         ];
         self.model
             .unread(&usual.model)
             .or_else(|| self.optimizer.unread(&usual.optimizer))
-            .or_else(|| Unread::first(self.model.kind.name(), &of_recommenders))
+            .or_else(|| Unread::first(self.model.kind.name(), &of_rows))
     }
 
     /// Refuses invalid settings, and settings that are not [supported](supported()) together. The message names the
@@ -41,22 +41,41 @@ impl TrainConfig {
         if self.task == TaskKind::Links {
             self.links.validate()?;
         }
+        if self.task == TaskKind::Triples {
+            self.triples.validate()?;
+        }
+        if self.model.kind == ModelKind::Embedding {
+            self.check_no_layers()?;
+        }
         if let Some(codec) = self.codec {
             codec.check().map_err(|error| TrainError::invalid(format!("setting `codec`: {error}")))?;
         }
         self.batch.validate(self.model.layers)
     }
 
+    /// Refuses settings of layers for a network without any.
+    fn check_no_layers(&self) -> Result<(), TrainError> {
+        let usual = ModelConfig::default();
+        let rules = [
+            (self.model.layers == usual.layers, "layers", "embedding has no layers"),
+            (self.model.hidden == usual.hidden, "hidden", "triples.width is the width of its rows"),
+            (self.model.input_dropout.is_none(), "input_dropout", "embedding reads no features"),
+        ];
+        rules.iter().find(|(holds, ..)| !holds).map_or(Ok(()), |(_, setting, why)| {
+            Err(TrainError::invalid(format!("setting `{setting}` must be left out: {why}")))
+        })
+    }
+
     /// Rules on epochs and batch size.
     fn rules_of_steps(&self) -> [Rule; 6] {
-        let recommends = self.model.kind.is_recommender();
+        let learns_rows = !self.model.kind.reads_features() || self.task == TaskKind::Triples;
         [
             (self.epochs >= 1, "epochs", "at least 1"),
             (self.patience != Some(0), "patience", "at least 1"),
             (self.eval_every >= 1, "eval_every", "at least 1"),
             (self.batch_size != Some(0), "batch_size", "at least 1"),
             (
-                self.batch_size.is_none() || recommends || self.batch.is_sampled(),
+                self.batch_size.is_none() || learns_rows || self.batch.is_sampled(),
                 "batch_size",
                 "left out: steps see the full graph; choose a batch kind (neighbor, layer, cluster, saint) or lightgcn",
             ),
@@ -69,13 +88,18 @@ impl TrainConfig {
     }
 
     /// Rules on settings that not every task, model or batch kind allows, and on the number of runs.
-    fn rules_of_other_settings(&self) -> [Rule; 8] {
+    fn rules_of_other_settings(&self) -> [Rule; 9] {
         let (recommends, tiers) = (self.model.kind.is_recommender(), self.tiers.complaint());
         [
             (!recommends || self.model.dropout == 0.0, "dropout", "0: lightgcn has none"),
             (!recommends || self.model.input_dropout() == 0.0, "input_dropout", "0: lightgcn has none"),
             (tiers.is_none(), tiers.map_or("", |(name, _)| name), tiers.map_or("", |(_, rule)| rule)),
             (self.task == TaskKind::Links || is_default(&self.links), "links", "left out: choose the task links"),
+            (
+                self.task == TaskKind::Triples || is_default(&self.triples),
+                "triples",
+                "left out: choose the task triples",
+            ),
             (self.runs >= 1, "runs", "at least 1"),
             (self.runs <= 10_000, "runs", "at most 10000"),
             (

@@ -49,6 +49,9 @@ pub(crate) fn check_trainable(
     config: &TrainConfig,
     reads_relations: bool,
 ) -> Result<(), TrainError> {
+    if outline.triples.is_some() && outline.n_classes == 0 {
+        return Err(missing(outline, "classes of nodes, but triples", "train it with --task triples"));
+    }
     if reads_relations {
         check_nodes(outline)?;
     } else {

@@ -19,15 +19,15 @@ pub(crate) use checkpoint::CHECKPOINT_VERSION;
 pub use checkpoint::{Checkpoint, DataShape, Progress};
 pub(crate) use metrics::count_correct;
 pub use metrics::{
-    ClassScores, Confusion, ConfusionMatrix, F1, RankedMetric, Ranking, TOP_K, accuracy, average_precision, f1_scores,
-    hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
+    ClassScores, Confusion, ConfusionMatrix, EntityRanks, F1, RankedMetric, Ranking, TOP_K, accuracy,
+    average_precision, f1_scores, filtered_rank, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
 pub use observe::{Control, Event, MeanStd, Observer, Outcome, SessionOptions, checkpoint_path};
 pub use optim::Optimizer;
 pub(crate) use prepare::{ModelSource, apply_best, config_for, restore_best, with_labels_for};
 pub use report::{
     BatchDone, CacheReport, ChosenBy, EpochReport, EpochTimes, LinkScores, PartialEpoch, RunSummary, Scores,
-    StageTimes, TestReport,
+    StageTimes, TestReport, TripleScores,
 };
 pub(crate) use runs::train_runs;
 pub(crate) use scorer::Scorer;

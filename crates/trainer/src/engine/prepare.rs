@@ -33,7 +33,7 @@ impl<B: Backend> Clone for ModelSource<'_, B> {
 }
 
 impl<'m, B: Backend> ModelSource<'m, B> {
-    /// Source of models for data. A link predictor's models end in embeddings.
+    /// Source of models for data. Models that predict links or score triples end in embeddings.
     ///
     /// # Errors
     /// When the model of the configuration is not that of the builder.
@@ -43,8 +43,10 @@ impl<'m, B: Backend> ModelSource<'m, B> {
         data: &Outline,
     ) -> Result<Self, TrainError> {
         let mut dims = Dims::of_outline(data);
-        if config.task == TaskKind::Links {
-            dims.n_classes = config.links.width;
+        match config.task {
+            TaskKind::Nodes => {}
+            TaskKind::Links => dims.n_classes = config.links.width,
+            TaskKind::Triples => dims.n_classes = config.triples.width,
         }
         Self::with_dims(builder, config, dims)
     }

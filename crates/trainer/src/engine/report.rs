@@ -6,7 +6,7 @@ use std::time::Duration;
 use girih_features::Tier;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{Confusion, ConfusionMatrix, F1, Ranking};
+use super::metrics::{Confusion, ConfusionMatrix, EntityRanks, F1, Ranking};
 use crate::config::Metric;
 
 /// Scores of a model on the three parts of a split, of nodes or of links. `None` for an empty part and for scores of
@@ -44,6 +44,9 @@ pub struct Scores {
     /// Ranking scores of a link predictor on the test links.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkScores>,
+    /// Ranks of the entities of triples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub triples: Option<TripleScores>,
 }
 
 fn is_zero(n: &usize) -> bool {
@@ -60,6 +63,8 @@ pub enum ChosenBy {
     ValRocAuc,
     /// Recall of the test items.
     RecallAt20,
+    /// Mean reciprocal rank of the entities of validation triples.
+    ValMrr,
     /// Loss on the validation nodes, where the metric is not defined.
     ValLoss,
     /// None: without validation data, the last epoch counts.
@@ -74,6 +79,7 @@ impl ChosenBy {
             Self::ValAccuracy => "val_accuracy",
             Self::ValRocAuc => "val_roc_auc",
             Self::RecallAt20 => "recall_at_20",
+            Self::ValMrr => "val_mrr",
             Self::ValLoss => "val_loss",
             Self::LastEpoch => "last_epoch",
         }
@@ -92,11 +98,20 @@ impl Scores {
         }
     }
 
+    /// Mean reciprocal rank of the entities of validation triples.
+    #[must_use]
+    pub fn val_mrr(&self) -> Option<f64> {
+        self.triples?.val.map(|ranks| ranks.mrr)
+    }
+
     /// Rule that chooses an epoch with these scores.
     #[must_use]
     pub fn chosen_by(&self, metric: Metric) -> ChosenBy {
         if self.ranking.is_some() {
             return ChosenBy::RecallAt20;
+        }
+        if self.val_mrr().is_some() {
+            return ChosenBy::ValMrr;
         }
         match (self.val(metric), metric) {
             (Some(_), Metric::Accuracy) if self.val_accuracy.is_some() => ChosenBy::ValAccuracy,
@@ -114,7 +129,8 @@ impl Scores {
         if let (Some(ranking), Some(earlier)) = (&self.ranking, &earlier.ranking) {
             return ranking.recall_at_20 > earlier.recall_at_20;
         }
-        let rank = |scores: &Self| (scores.val(metric), scores.val_loss.map(|loss| -loss));
+        let val = |scores: &Self| scores.val_mrr().or(scores.val(metric));
+        let rank = |scores: &Self| (val(scores), scores.val_loss.map(|loss| -loss));
         rank(self) == (None, None) || rank(self) > rank(earlier)
     }
 }
@@ -257,6 +273,17 @@ pub struct BatchDone {
     pub batches: u64,
     /// Number of batches of an epoch.
     pub n_batches: u64,
+}
+
+/// Ranks of the entities of triples, among those that are not known to be right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TripleScores {
+    /// Ranks of the heads and tails of validation triples, which choose the epoch; `None` without any.
+    pub val: Option<EntityRanks>,
+    /// Ranks of the heads and tails of test triples; `None` without any.
+    pub test: Option<EntityRanks>,
+    /// Number of entities of validation and test triples that no training triple names. Their rows are untrained.
+    pub unseen_entities: usize,
 }
 
 /// Ranks of test links among as many non-links. [`Scores`] also has ROC-AUC and losses.

@@ -55,6 +55,7 @@ fn check_patience(config: &TrainConfig, run: u64) -> Result<(), TrainError> {
     let what = match config.task {
         _ if config.model.kind.is_recommender() => "test items",
         TaskKind::Links => "validation links",
+        TaskKind::Triples => "validation triples",
         TaskKind::Nodes => "validation nodes with a label",
     };
     if TrainConfig::for_task(config.task, config.model.kind).patience != Some(patience) {

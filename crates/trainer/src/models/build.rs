@@ -5,6 +5,7 @@ use girih_graph_format::Csr;
 use girih_sampling::{FanOut, NeighborOptions, SampleError, Sampler};
 
 use super::appnp::Appnp;
+use super::embedding::Embedding;
 use super::gat::{Gat, Gatv2};
 use super::gcn::Gcn;
 use super::gin::Gin;
@@ -137,6 +138,7 @@ impl<B: Backend> BuildModel<B> for ModelConfig {
             ModelKind::Rgcn | ModelKind::Hsage => Box::new(Rgcn::new(self, &dims, init)?),
             ModelKind::Rgat => Box::new(Rgat::new(self, &dims, init)?),
             ModelKind::Hgt => Box::new(Hgt::new(self, &dims, init)?),
+            ModelKind::Embedding => Box::new(Embedding::new(&dims, init)?),
             ModelKind::LightGcn => Box::new(LightGcn::new(self, dims.n_nodes, init)?),
         })
     }

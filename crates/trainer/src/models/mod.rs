@@ -7,6 +7,7 @@
 
 mod appnp;
 mod build;
+mod embedding;
 mod gat;
 mod gcn;
 mod gin;

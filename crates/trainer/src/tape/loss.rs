@@ -137,12 +137,20 @@ impl<B: Backend> Tape<'_, B> {
         if self.ranks.is_some() {
             self.weigh(self.shape(triples).rows as f32 / (3 * n_triples) as f32, &mut loss)?;
         }
-        let mut grad = self.grad_buffer(penalized)?;
-        let weight = decay / n_triples as f32;
-        self.backend.l2_penalty(weight, self.value(penalized), grad.as_mut(), &mut loss.value)?;
-        loss.grads.extend(grad.map(|grad| (penalized, grad)));
+        self.penalize(&mut loss, penalized, decay / n_triples as f32)?;
         self.ranks.map_or(Ok(()), |ranks| ranks.sum(&mut loss.value))?;
         Ok(loss)
+    }
+
+    /// Adds `weight / 2` times the sum of squares of `penalized` to a loss, which has no gradient of it so far.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn penalize(&mut self, loss: &mut Loss<B>, penalized: Var, weight: f32) -> Result<(), ComputeError> {
+        let mut grad = self.grad_buffer(penalized)?;
+        self.backend.l2_penalty(weight, self.value(penalized), grad.as_mut(), &mut loss.value)?;
+        loss.grads.extend(grad.map(|grad| (penalized, grad)));
+        Ok(())
     }
 
     /// Mean ranking loss of `triples`; zero on a rank without triples.

@@ -31,6 +31,7 @@ mod params;
 mod pool;
 pub(crate) mod ranks;
 mod relations;
+mod rows;
 mod segment;
 mod spmm;
 mod targets;
@@ -52,6 +53,7 @@ pub(crate) use loss::LossRows;
 pub use params::{Gradients, ParamId, ParamInit, Params, RowIds};
 pub(crate) use params::{Param, RowGradient};
 pub use pool::Pool;
+pub use rows::Diagonal;
 pub use spmm::SpmmOptions;
 pub use targets::{Part, Targets};
 

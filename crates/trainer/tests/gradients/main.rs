@@ -5,6 +5,7 @@
 
 mod networks;
 mod own;
+mod triples;
 mod typed;
 
 use girih_compute::prelude::*;

@@ -204,6 +204,7 @@ impl Reference<'_> {
             ModelKind::Rgcn => Some(self.rgcn()),
             ModelKind::Hsage | ModelKind::Rgat | ModelKind::Hgt => unreachable!("checked by themselves"),
             ModelKind::LightGcn => symmetric(false)?.map(|a| self.light_gcn(&a)),
+            ModelKind::Embedding => Some(self.param(0, "entities").clone()),
         })
     }
 

@@ -28,6 +28,7 @@ mod scores;
 mod sessions;
 mod settings;
 mod supported;
+mod triples;
 mod typed_batches;
 mod weights;
 

@@ -115,7 +115,7 @@ fn the_table_of_networks_is_complete() {
         assert!(kind.properties().settings.iter().all(|name| fields.get(name).is_some()), "{}", kind.name());
     }
     let message = "gnc".parse::<ModelKind>().unwrap_err().to_string();
-    assert!(message.contains("`gnc`") && message.contains("hgt or lightgcn"), "{message}");
+    assert!(message.contains("`gnc`") && message.contains("lightgcn or embedding"), "{message}");
 }
 
 #[test]

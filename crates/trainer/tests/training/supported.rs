@@ -19,6 +19,7 @@ use proptest::sample::select;
 
 use crate::distributed::options;
 use crate::recommend::tastes;
+use crate::triples::statements;
 use crate::{planted, train};
 
 const BATCHES: [BatchKind; 5] =
@@ -35,6 +36,9 @@ fn data(config: &TrainConfig) -> Dataset {
     if config.model.kind.is_recommender() {
         return tastes();
     }
+    if config.task == TaskKind::Triples {
+        return statements();
+    }
     let dataset = planted("nodes=60");
     if config.features_from.is_some() { Dataset { features: None, ..dataset } } else { dataset }
 }
@@ -44,7 +48,8 @@ fn session(task: TaskKind, kind: ModelKind, batch: BatchKind) -> TrainConfig {
     let config = TrainConfig::for_task(task, kind);
     let batch_size = if kind.is_recommender() && batch != BatchKind::Cluster { Some(500) } else { None };
     let hops = if kind == ModelKind::LightGcn { 1 } else { config.model.layers };
-    let model = ModelConfig { hidden: 4, layers: hops, ..config.model.clone() };
+    let hidden = if kind == ModelKind::Embedding { config.model.hidden } else { 4 };
+    let model = ModelConfig { hidden, layers: hops, ..config.model.clone() };
     let batch = BatchConfig { kind: batch, ..BatchConfig::default() };
     TrainConfig { epochs: 1, patience: None, model, batch, batch_size, ..config }
 }
@@ -79,7 +84,7 @@ fn tasks_models_batches_and_ranks_are_as_the_table_says() {
     for scheme in [Scheme::OneD, Scheme::TwoD] {
         all.extend(placements.map(|layout| Some(on(scheme, layout))));
     }
-    for task in [TaskKind::Nodes, TaskKind::Links] {
+    for task in [TaskKind::Nodes, TaskKind::Links, TaskKind::Triples] {
         for kind in models() {
             for batch in BATCHES {
                 all.iter().for_each(|ranks| check(&session(task, kind, batch), ranks.as_ref()));
@@ -90,7 +95,7 @@ fn tasks_models_batches_and_ranks_are_as_the_table_says() {
 
 /// Sessions with settings of all kinds, of which networks ignore none.
 fn any_session() -> impl Strategy<Value = (TrainConfig, Option<RankOptions>)> {
-    let task = select(vec![TaskKind::Nodes, TaskKind::Nodes, TaskKind::Nodes, TaskKind::Links]);
+    let task = select(vec![TaskKind::Nodes, TaskKind::Nodes, TaskKind::Nodes, TaskKind::Links, TaskKind::Triples]);
     let norm = select(vec![NormKind::None, NormKind::Layer, NormKind::Batch]);
     let network = (task, select(models()), select(BATCHES.to_vec()), norm, any::<[bool; 3]>());
     let rule = prop::option::weighted(0.3, select(RULES.to_vec()));
@@ -136,13 +141,14 @@ type Column = (&'static str, fn(&mut Combination));
 /// Setting that a row of it is about.
 type Setting = (&'static str, fn(&mut Combination));
 
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     ("full", |_| {}),
     ("neighbor", |c| c.batch = BatchKind::Neighbor),
     ("layer", |c| c.batch = BatchKind::Layer),
     ("cluster", |c| c.batch = BatchKind::Cluster),
     ("saint", |c| c.batch = BatchKind::Saint),
     ("links", |c| c.task = TaskKind::Links),
+    ("triples", |c| (c.task, c.model) = (TaskKind::Triples, ModelKind::Embedding)),
     ("ranks", |c| c.n_ranks = Some(2)),
     ("replicated", |c| on_ranks(c, GraphPlacement::Replicated)),
     ("split-features", |c| on_ranks(c, GraphPlacement::SplitFeatures)),
@@ -241,12 +247,14 @@ fn the_documentation_shows_the_table() {
 }
 
 /// Single changes of a combination, which reach every row of the table by four of them.
-const CHANGES: [fn(&mut Combination); 29] = [
+const CHANGES: [fn(&mut Combination); 31] = [
     |c| c.task = TaskKind::Links,
+    |c| c.task = TaskKind::Triples,
     |c| c.model = ModelKind::Sgc,
     |c| c.model = ModelKind::Rgcn,
     |c| c.model = ModelKind::Ngcn,
     |c| c.model = ModelKind::LightGcn,
+    |c| c.model = ModelKind::Embedding,
     |c| c.batch = BatchKind::Neighbor,
     |c| c.batch = BatchKind::Cluster,
     |c| (c.replace, c.reads_neighbors_once) = (true, true),

@@ -11,13 +11,15 @@ use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_random::Key;
 use girih_trainer::{
-    Aggregator, Checkpoint, DataShape, Jump, Library, ModelConfig, ModelKind, NamedWeight, NormKind, TrainConfig,
-    WeightFormat, apply, checkpoint_path, export_weights, import_weights, read_weights, recommend, write_weights,
+    Aggregator, Checkpoint, DataShape, DecoderKind, Jump, Library, ModelConfig, ModelKind, NamedWeight, NormKind,
+    TrainConfig, WeightFormat, apply, checkpoint_path, export_weights, import_weights, read_weights, recommend,
+    write_weights,
 };
 
 use self::formulas::{Reference, logits};
 use self::onnx::{Dense, OnnxModel};
 use crate::recommend::{lightgcn, tastes};
+use crate::triples::{statements, triples};
 use crate::{config, planted, train_into};
 
 /// Classifiers with a counterpart in PyG.
@@ -201,6 +203,7 @@ fn every_network_is_exported_to_each_format_or_refused_by_name() {
     for kind in ModelKind::ALL {
         let (dataset, config) = match kind {
             ModelKind::LightGcn => (tastes(), lightgcn(1)),
+            ModelKind::Embedding => (statements(), triples(DecoderKind::DistMult, 1)),
             _ => (data(kind), settings(kind)),
         };
         let (checkpoint, folder) = (trained(&dataset, &config), tempfile::tempdir().unwrap());

@@ -160,6 +160,8 @@ fn scores(runs: &[Progress]) -> Vec<OverRuns> {
         auc("val_roc_auc", "val ROC-AUC", |scores| scores.val_roc_auc),
         auc("test_roc_auc", "test ROC-AUC", |scores| scores.test_roc_auc),
         of("test_mrr", "test MRR", false, |scores| scores.links.as_ref().map(|links| links.mrr)),
+        of("val_mrr", "val MRR", false, Scores::val_mrr),
+        of("test_mrr", "test MRR", false, |scores| scores.triples.as_ref()?.test.map(|ranks| ranks.mrr)),
         of("recall_at_20", "recall@20", false, |scores| scores.ranking.as_ref().map(|ranking| ranking.recall_at_20)),
         of("ndcg_at_20", "NDCG@20", false, |scores| scores.ranking.as_ref().map(|ranking| ranking.ndcg_at_20)),
     ]

@@ -61,6 +61,8 @@ fn title(measure: Measure, is_f1: bool) -> (&'static str, bool) {
         (Measure::TestRocAuc, _) => ("Test ROC-AUC", true),
         (Measure::RecallAt20, _) => ("Recall@20", false),
         (Measure::NdcgAt20, _) => ("NDCG@20", false),
+        (Measure::ValMrr, _) => ("Validation mean reciprocal rank", true),
+        (Measure::TestMrr, _) => ("Test mean reciprocal rank", true),
         (Measure::StepsMs, _) => ("Milliseconds of an epoch's steps", false),
     }
 }

@@ -23,6 +23,9 @@ pub fn evaluate(loaded: Loaded, output: OutputArgs) -> Result<(), CliError> {
         ExecutionPlan::Recommend => {
             return Err(CliError::Usage("--ogb is not for recommenders; leave it out".to_owned()));
         }
+        ExecutionPlan::Triples => {
+            return Err(CliError::Usage("--ogb is not for triples; leave it out".to_owned()));
+        }
         _ => false,
     };
     match (benchmark.scores_edges(), predicts_links) {

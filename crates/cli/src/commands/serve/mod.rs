@@ -52,6 +52,7 @@ fn check_classifies(checkpoint: &Checkpoint) -> Result<(), CliError> {
     let what = match execution(&Combination::of(&checkpoint.progress.config).applied())? {
         ExecutionPlan::Recommend => "recommends items",
         ExecutionPlan::Links => "predicts links",
+        ExecutionPlan::Triples => "ranks entities of triples",
         _ => return Ok(()),
     };
     let message = format!(

@@ -25,6 +25,8 @@ pub struct Facts {
     generated: bool,
     multi_label: bool,
     interactions: Option<InteractionSizes>,
+    /// Numbers of relations and of training, validation and test triples, if triples are trained on.
+    triples: Option<(usize, [usize; 3])>,
     /// Line for each node type, and number of edge types, if there are several node types.
     types: Option<(Vec<String>, usize)>,
     /// Codec and bytes per row of compressed features.
@@ -51,6 +53,12 @@ fn types_of(outline: &Outline) -> Option<(Vec<String>, usize)> {
     Some((types, schema.edge_types().len()))
 }
 
+/// Numbers of relations and of training, validation and test triples, in a knowledge graph.
+fn triples_of(outline: &Outline) -> Option<(usize, [usize; 3])> {
+    let edge_types = outline.schema.iter().flat_map(|schema| schema.edge_types());
+    Some((edge_types.filter(|of| of.reverse_of.is_none()).count(), outline.triples?))
+}
+
 impl Facts {
     /// Description of data and a configuration, on a device.
     pub fn of(data: &DataSource, spec: &str, config: &TrainConfig, device: String) -> Self {
@@ -70,6 +78,7 @@ impl Facts {
             generated,
             multi_label,
             interactions: outline.n_users.map(sizes),
+            triples: triples_of(&outline).filter(|_| config.task == TaskKind::Triples),
             types: types_of(&outline),
             codes: outline.codes.clone(),
             task: config.task,
@@ -88,8 +97,13 @@ impl Facts {
     pub fn headline(&self) -> String {
         let generated = if self.generated { " (generated)" } else { "" };
         let shown = |(n, noun)| counted(n, noun);
-        let task = if self.task == TaskKind::Links { ", links" } else { "" };
+        let task = match self.task {
+            TaskKind::Nodes => "",
+            TaskKind::Links => ", links",
+            TaskKind::Triples => ", triples",
+        };
         let sizes = match self.interactions {
+            None if self.triples.is_some() => self.sizes_of_triples().map(|(name, n)| counted(n, name)).join(", "),
             Some(sizes) => {
                 [(sizes.n_users, "user"), (sizes.n_items, "item"), (sizes.n_train, "interaction")].map(shown).join(", ")
             }
@@ -111,6 +125,18 @@ impl Facts {
             .as_ref()
             .map_or(String::new(), |(codec, row_bytes)| format!(" as {codec}, {row_bytes} bytes a row"));
         format!("{}{task} on {}{generated}: {sizes}{codes}; device {}", self.model, self.data, self.device)
+    }
+
+    /// Numbers of entities, relations and triples, with their names.
+    fn sizes_of_triples(&self) -> [(&'static str, usize); 5] {
+        let (n_relations, [train, val, test]) = self.triples.unwrap_or_default();
+        [
+            ("entity", self.n_nodes),
+            ("relation", n_relations),
+            ("training triple", train),
+            ("validation triple", val),
+            ("test triple", test),
+        ]
     }
 
     /// Lines for people below the headline: sizes of the split, and made-up data.
@@ -136,6 +162,11 @@ impl Facts {
                     [("Users", n_users), ("Items", n_items), ("Training interactions", n_train)]
                         .map(|(name, n)| (name, n.to_string())),
                 );
+            }
+            None if self.triples.is_some() => {
+                let [entities, relations, train, val, test] = self.sizes_of_triples().map(|(_, n)| n.to_string());
+                rows.extend([("Entities", entities), ("Relations", relations), ("Training triples", train)]);
+                rows.extend([("Validation triples", val), ("Test triples", test)]);
             }
             None => {
                 let classes = if self.multi_label { "Labels a node may have" } else { "Classes" };
@@ -199,6 +230,9 @@ impl Facts {
             scores::add_ranking(&mut results, outcome);
         } else if self.task == TaskKind::Links {
             scores::add_links(&mut results, outcome);
+        } else if self.task == TaskKind::Triples {
+            results.add("decoder", config.triples.decoder.name(), "Decoder", config.triples.decoder.name());
+            scores::add_triples(&mut results, outcome);
         } else {
             scores::add_nodes(&mut results, outcome, (config.metric, self.multi_label));
         }

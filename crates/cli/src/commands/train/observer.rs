@@ -128,6 +128,10 @@ impl Observer {
         };
         let scores = match summary.best.ranking {
             Some(ranking) => format!("recall@20 {:.4}  NDCG@20 {:.4}", ranking.recall_at_20, ranking.ndcg_at_20),
+            None if summary.best.triples.is_some() => {
+                let test = summary.best.triples.and_then(|triples| triples.test).map(|ranks| ranks.mrr);
+                format!("MRR: val {}  test {}", score(summary.best.val_mrr()), score(test))
+            }
             None if summary.best.links.is_some() => {
                 format!("ROC-AUC: val {}  test {}", score(summary.best.val_roc_auc), score(summary.best.test_roc_auc))
             }
@@ -161,7 +165,8 @@ fn in_words(point: &Point, score: NodeScore) -> String {
     let recall = point.recall_at_20.map(|r| format!("  recall@20 {r:.4}"));
     let auc = point.val_roc_auc.filter(|_| value.is_none());
     let auc = auc.map(|a| format!("  val ROC-AUC {}", percent(a)));
-    let scores: String = [val, recall, auc].into_iter().flatten().collect();
+    let mrr = point.val_mrr.map(|mrr| format!("  val MRR {}", percent(mrr)));
+    let scores: String = [val, recall, auc, mrr].into_iter().flatten().collect();
     format!("loss {:.4}{scores}", point.train_loss)
 }
 

@@ -1,7 +1,8 @@
 //! Scores of a training session: mean and deviation over runs, or the reason why there are none.
 
 use girih_trainer::{
-    ChosenBy, HITS_K, LinkScores, MeanStd, Metric, Outcome, Ranking, RunSummary, Scores, mean_over_labels, n_left_out,
+    ChosenBy, EntityRanks, HITS_K, LinkScores, MeanStd, Metric, Outcome, Ranking, RunSummary, Scores, mean_over_labels,
+    n_left_out,
 };
 
 use crate::output::{Results, as_written};
@@ -233,6 +234,41 @@ pub fn add_links(results: &mut Results, outcome: &Outcome) {
     }
     add_best_epoch(results, outcome, NodeScore::RocAuc);
     add_losses(results, outcome);
+    undefined.add_to(results);
+}
+
+/// Adds the scores of triples, at the epoch of the best mean reciprocal rank of the validation triples.
+pub fn add_triples(results: &mut Results, outcome: &Outcome) {
+    const NO_TEST: &str = "no test triples";
+    let over = |at: At, of: fn(&EntityRanks) -> f64| {
+        let value = move |run: &RunSummary| scores_at(run, at).triples?.test.as_ref().map(of);
+        OverRuns::of(outcome, value, |_| Some(NO_TEST))
+    };
+    let (mrr, last) = (over(At::Best, |r| r.mrr), over(At::Last, |r| r.mrr));
+    let val = OverRuns::of(outcome, |run| run.best.val_mrr(), |_| Some("no validation triples"));
+    let mut undefined = Undefined::default();
+    results.add_hidden("test_mrr_std", mrr.std());
+    for (key, score, title) in [
+        ("test_mrr", &mrr, "Test mean reciprocal rank at the best epoch"),
+        ("test_mrr_last", &last, "Test mean reciprocal rank at the last epoch"),
+        ("test_hits_at_1", &over(At::Best, |r| r.hits_at_1), "Test hits@1"),
+        ("test_hits_at_3", &over(At::Best, |r| r.hits_at_3), "Test hits@3"),
+        ("test_hits_at_10", &over(At::Best, |r| r.hits_at_10), "Test hits@10"),
+        ("val_mrr", &val, "Validation mean reciprocal rank"),
+    ] {
+        results.add(key, score.mean(), title, score.percent());
+        undefined.note(key, score.why);
+    }
+    let unseen = outcome.runs.first().and_then(|run| run.best.triples).map(|triples| triples.unseen_entities);
+    results.add(
+        "unseen_entities",
+        unseen,
+        "Entities unseen in training",
+        unseen.map_or(String::new(), |n| n.to_string()),
+    );
+    add_best_epoch(results, outcome, NodeScore::RocAuc);
+    let loss = outcome.over_runs(|run| Some(as_written(run.train_loss)));
+    results.add_hidden("train_loss", loss.map(|spread| spread.mean));
     undefined.add_to(results);
 }
 

@@ -88,6 +88,7 @@ impl Miniature {
         write_papers(&work.path("acm"));
         write_mag(&work.path("mag"));
         write_igb(&work.path("igbh"));
+        write_triples(&work.path("umls"));
         Self(work)
     }
 
@@ -198,9 +199,18 @@ fn source(name: &str) -> &str {
         "aifb" | "mutag" => "aifb",
         "acm" | "dblp" => "acm",
         "mag" | "igbh" => name,
+        "umls" | "wn18rr" | "fb15k-237" => "umls",
         _ if name.ends_with(".codes") => "codes/features.codes",
         _ if name.ends_with(".csv") => "edges.csv",
         _ => "graph",
+    }
+}
+
+/// Writes a folder of triples: three entities and one relation.
+fn write_triples(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    for (name, text) in [("train", "a\tr\tb\nb\tr\tc\n"), ("valid", "a\tr\tc\n"), ("test", "c\tr\ta\n")] {
+        fs::write(folder.join(format!("{name}.txt")), text).unwrap();
     }
 }
 

@@ -66,9 +66,12 @@ fn the_chosen_model_goes_before_that_of_the_file() {
 #[test]
 fn every_default_survives_its_file() {
     let Ok(Command::Train(args)) = parsed("girih train --data data") else { panic!("not train") };
-    for (task, kind) in
-        [(TaskKind::Nodes, ModelKind::Gcn), (TaskKind::Nodes, ModelKind::LightGcn), (TaskKind::Links, ModelKind::Sage)]
-    {
+    for (task, kind) in [
+        (TaskKind::Nodes, ModelKind::Gcn),
+        (TaskKind::Nodes, ModelKind::LightGcn),
+        (TaskKind::Links, ModelKind::Sage),
+        (TaskKind::Triples, ModelKind::Embedding),
+    ] {
         let config = TrainConfig::for_task(task, kind);
         assert_eq!(configured(&to_toml(Some(&args.data), &config).unwrap(), ""), config);
     }

@@ -281,6 +281,13 @@ impl Preamble<'_> {
                 let n = columns.roles().len();
                 return Err(wrong(format!("{n_fields} fields, but --columns {columns} names {n}")));
             }
+            if columns.roles().contains(&Role::Relation) {
+                let problem = format!(
+                    "--columns {columns} is for triples, which are a folder of train.txt, valid.txt and test.txt; in an edge \
+                     list, give - for the relation"
+                );
+                return Err(wrong(problem));
+            }
             self.note_other_header(columns.roles(), n_fields, notes);
             let times = columns.roles().iter().enumerate().filter(|&(_, &role)| role == Role::Time);
             times.for_each(|(at, _)| notes.leave_out(column(at, "time"), "times of edges"));
@@ -353,6 +360,7 @@ fn note_columns(roles: &[Role], names: &[String], notes: &mut Notes) {
     for (at, (role, name)) in roles.iter().zip(names).enumerate() {
         let what = column(at, name);
         match role {
+            Role::Relation => notes.leave_out(what, "relations of edges"),
             Role::Time => notes.leave_out(what, "times of edges"),
             Role::Ignored => notes.leave_out(what, "no common name of nodes or weights; --columns can say what it is"),
             Role::Index => notes.leave_out(what, "numbers of lines or edges"),

@@ -142,7 +142,7 @@ fn columns(line: &[u8], layout: &Layout, ids: &Ids, roles: &[Role], edges: &mut 
             Role::Target => edges.targets.push(ids.target(Some(field))?),
             Role::Weight => edges.weights.push(parse_weight(field)?),
             Role::Index => edges.index.push(field),
-            Role::Time | Role::Ignored => {}
+            Role::Relation | Role::Time | Role::Ignored => {}
         }
     }
     match fields.next() {

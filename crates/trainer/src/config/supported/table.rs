@@ -10,7 +10,7 @@ use girih_partition::Scheme;
 
 use super::{Cache, Combination, DeviceKind, Reason};
 use crate::config::BatchKind::{Cluster, Full, Neighbor, Saint};
-use crate::config::ModelKind::Sgc;
+use crate::config::ModelKind::{Embedding, Sgc};
 use crate::config::rules::joined;
 use crate::config::{GraphPlacement, ModelBatches, ModelKind, NormKind, ScoreBy};
 
@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 42] = [
+pub(super) static TABLE: [Row; 48] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -73,6 +73,22 @@ pub(super) static TABLE: [Row; 42] = [
             "--reorder with --task links",
             "the split of the links depends on node ids, and girih evaluate would test other links",
             "write the order once with `girih reorder --out DIR`, and train on DIR",
+        ],
+    ),
+    Row::new(
+        |c| c.is_triples() && c.model != Embedding,
+        [
+            "--task triples with --model {model}",
+            "triples are scored by rows that entities learn, without layers in between",
+            "leave --model out, or give --model embedding",
+        ],
+    ),
+    Row::new(
+        |c| !c.is_triples() && c.model == Embedding,
+        [
+            "--task {task} with --model {model}",
+            "it learns the rows of entities for scores of triples, and has no layers",
+            "give --task triples, or another --model, such as gcn",
         ],
     ),
     Row::new(
@@ -100,7 +116,7 @@ pub(super) static TABLE: [Row; 42] = [
         ],
     ),
     Row::new(
-        |c| c.reorders && c.model.reads_relations(),
+        |c| c.reorders && (c.model.reads_relations() || c.is_triples()),
         [
             "--reorder with --model {model}",
             "it learns rows for nodes by their ids, which another order would change for training alone",
@@ -165,15 +181,15 @@ pub(super) static TABLE: [Row; 42] = [
     ),
     // Features.
     Row::new(
-        |c| c.features_from.is_some() && c.model.is_recommender(),
+        |c| c.features_from.is_some() && !c.model.reads_features(),
         [
             "--features-from {rule} with --model {model}",
-            "it learns a row of its own for each user and item",
+            "it learns a row of its own for each node",
             "leave --features-from out",
         ],
     ),
     Row::new(
-        |c| c.codec && c.model.is_recommender(),
+        |c| c.codec && !c.model.reads_features(),
         ["--codec with --model {model}", "it reads no features", "leave --codec out"],
     ),
     Row::new(
@@ -203,6 +219,18 @@ pub(super) static TABLE: [Row; 42] = [
             "--features-from {rule} with --precision bf16",
             "embeddings are parameters, which are f32",
             "give --features-from degree or random-walk, or --precision f32",
+        ],
+    ),
+    Row::new(
+        |c| c.is_triples() && c.norm != NormKind::None,
+        ["--norm with --task triples", "there are no hidden layers to normalise", "leave --norm out"],
+    ),
+    Row::new(
+        |c| c.is_triples() && c.precision != Dtype::F32,
+        [
+            "--precision bf16 with --task triples",
+            "it reads no features, and rows of entities are parameters, which are f32",
+            "leave --precision out",
         ],
     ),
     Row::new(
@@ -239,6 +267,10 @@ pub(super) static TABLE: [Row; 42] = [
         ],
     ),
     Row::new(
+        |c| c.is_dry_run && c.is_triples(),
+        ["a plan of --task triples", "its steps are not predicted yet", "leave --plan out, and train one epoch"],
+    ),
+    Row::new(
         |c| c.topology_cache != Cache::None && !c.is_drawn_by_device(),
         [
             "--topology-cache with these batches",
@@ -254,6 +286,10 @@ pub(super) static TABLE: [Row; 42] = [
             "one rank splits the links and trains on them",
             "leave --ranks, --gpus and launchers out, or give --task nodes",
         ],
+    ),
+    Row::new(
+        |c| c.is_on_ranks() && c.is_triples(),
+        ["--task triples on ranks", "one rank has the rows of all entities", "leave --ranks, --gpus and launchers out"],
     ),
     Row::new(
         |c| c.is_on_ranks() && c.model.reads_relations(),

@@ -1,6 +1,7 @@
 //! Metrics of predictions against labels.
 
 mod confusion_matrix;
+mod filtered;
 mod ranked;
 mod ranking;
 
@@ -8,6 +9,7 @@ use girih_datasets::UNLABELLED;
 use girih_graph_format::{Matrix, NodeId};
 
 pub use confusion_matrix::ConfusionMatrix;
+pub use filtered::{EntityRanks, filtered_rank};
 pub use ranked::{
     RankedMetric, average_precision, hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };

@@ -10,7 +10,7 @@ use crate::NameList;
 
 /// Names, numbered in order of their first appearance.
 #[derive(Default)]
-pub(super) struct NameTable {
+pub(crate) struct NameTable {
     names: NameList,
     numbers: HashTable<NodeId>,
     hasher: DefaultHashBuilder,
@@ -18,7 +18,7 @@ pub(super) struct NameTable {
 
 impl NameTable {
     /// Number of a name, which may be new.
-    pub(super) fn number_of(&mut self, name: &str) -> NodeId {
+    pub(crate) fn number_of(&mut self, name: &str) -> NodeId {
         let Self { names, numbers, hasher } = self;
         let is_name = |&number: &NodeId| names.get(number as usize) == name;
         let hash_of = |&number: &NodeId| hasher.hash_one(names.get(number as usize));
@@ -34,16 +34,16 @@ impl NameTable {
     }
 
     /// Number of names.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
 
     /// Bytes of memory that names and numbers take.
-    pub(super) fn n_bytes(&self) -> u64 {
+    pub(crate) fn n_bytes(&self) -> u64 {
         (self.names.n_bytes() + self.numbers.capacity() * size_of::<NodeId>()) as u64
     }
 
-    pub(super) fn into_names(self) -> NameList {
+    pub(crate) fn into_names(self) -> NameList {
         self.names
     }
 }

@@ -1,0 +1,56 @@
+//! Gradients of a step on triples, for each decoder, by differences.
+
+use girih_compute::Reference;
+use girih_compute::prelude::*;
+use girih_graph_format::NodeId;
+use girih_trainer::{Decoder, DecoderKind, Diagonal, ModelConfig, ModelKind, ParamInit, Targets, TripleConfig};
+
+use super::{NODES, check_loss, dims};
+use girih_trainer::models::BuildModel;
+
+/// Queries: entity, relation or its reciprocal, answer.
+const QUERIES: [[NodeId; 3]; 4] = [[0, 1, 3], [5, 2, 0], [3, 3, 3], [0, 0, 6]];
+const WIDTH: usize = 6;
+
+fn leaked<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+#[test]
+fn decoders_against_all_and_against_some_entities() {
+    let ids = |place: usize| leaked(Reference.upload_ids(&QUERIES.map(|query| query[place])).unwrap());
+    let (entities, relations, answers, n) = (ids(0), ids(1), QUERIES.map(|query| query[2]), QUERIES.len());
+    let rows = leaked(Reference.upload_ids(&[0, 1, 2, 3]).unwrap());
+    let candidates: Vec<NodeId> = answers.iter().flat_map(|&answer| [answer, (answer + 2) % 7, 1]).collect();
+    let candidates = leaked(Reference.upload_ids(&candidates).unwrap());
+    let (diagonal, blocks) = (Diagonal::upload(&Reference, n), Diagonal::of_blocks(&Reference, n, 3));
+    let (diagonal, blocks) = (leaked(diagonal.unwrap()), leaked(blocks.unwrap()));
+    for decoder in DecoderKind::ALL {
+        for compares_all in [true, false] {
+            let config = TripleConfig { decoder, width: WIDTH, ..TripleConfig::default() };
+            let mut init = ParamInit::new(&Reference, 7, 0);
+            let dims = girih_trainer::Dims { n_classes: WIDTH, ..dims() };
+            let model = ModelConfig { kind: ModelKind::Embedding, ..ModelConfig::default() };
+            let model: Box<dyn girih_trainer::Model<Reference>> = model.build(dims, &mut init).unwrap();
+            let (embedding, decoder) = (model.embedding().unwrap(), Decoder::new(&config, 2, &mut init).unwrap());
+            let classes = if compares_all { answers } else { [0; 4] };
+            let targets = leaked(Targets::Single(Reference.upload_ids(&classes).unwrap()));
+            check_loss(init.finish(), &|tape| {
+                let (all, of_relations) = (tape.param(embedding), tape.param(decoder.relations()));
+                let asked = tape.gather_rows(all, entities, n).unwrap();
+                let by = tape.gather_rows(of_relations, relations, n).unwrap();
+                let query_rows = decoder.query_rows(tape, (asked, by), diagonal).unwrap();
+                let scores = if compares_all {
+                    decoder.scores_of_all(tape, query_rows, all).unwrap()
+                } else {
+                    let rows = tape.gather_rows(all, candidates, 3 * n).unwrap();
+                    decoder.scores_of_some(tape, (query_rows, rows), blocks).unwrap()
+                };
+                assert_eq!(tape.shape(scores).cols, if compares_all { NODES } else { 3 });
+                let mut loss = tape.loss(scores, targets, rows).unwrap();
+                tape.penalize(&mut loss, asked, 0.3).unwrap();
+                loss
+            });
+        }
+    }
+}
