@@ -58,10 +58,10 @@ mod weights;
 
 pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
-    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DecoderKind, DeviceKind, EdgeWeights, ExecutionPlan, Jump, LinkConfig,
-    Metric, ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig, OptimizerKind, OwnModel,
-    Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, TripleConfig, differences, parse_codec,
-    supported,
+    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DecoderKind, DeviceKind, Distance, EdgeWeights, ExecutionPlan, Jump,
+    LinkConfig, Metric, ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig,
+    OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, TripleConfig,
+    differences, parse_codec, supported,
 };
 pub use data::unread_types;
 pub use engine::{
@@ -92,7 +92,7 @@ pub use tasks::links::{
 };
 pub use tasks::nodes::{FullBatch, Task};
 pub use tasks::recommend::{Recommendations, Recommender, recommend};
-pub use tasks::triples::{Decoder, Known, Query, TripleTrainer, score_triples};
+pub use tasks::triples::{CandidatePairs, Decoder, Known, Query, TripleTrainer, score_triples};
 pub use train::{apply, apply_model, embeddings, train, train_model};
 pub use weights::{
     ImportedConfig, Library, NamedWeight, WeightFormat, export_weights, import_weights, read_weights, write_weights,

@@ -2,10 +2,10 @@
 
 use clap::Args;
 use girih_sampling::FanOutRules;
-use girih_trainer::{BatchConfig, BatchKind, DecoderKind, SaintKind, ScoreBy, TaskKind, TrainConfig};
+use girih_trainer::{BatchConfig, BatchKind, DecoderKind, Distance, SaintKind, ScoreBy, TaskKind, TrainConfig};
 
 use super::settings::set;
-use super::{Batch, Saint, ScoreByArg, one_of};
+use super::{Batch, DistanceArg, Saint, ScoreByArg, one_of};
 
 /// Settings of mini-batches.
 #[derive(Debug, Args)]
@@ -92,6 +92,9 @@ pub struct LinkSettings {
     /// Score of triples [default: distmult]
     #[arg(long, value_name = "NAME", value_parser = one_of::<DecoderKind>(DecoderKind::ALL.map(DecoderKind::name)))]
     pub decoder: Option<DecoderKind>,
+    /// Distance of transe: sums of absolute or of squared differences [default: l2]
+    #[arg(long, value_enum)]
+    pub distance: Option<DistanceArg>,
     /// Share of the links for validation [default: 0.05]
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub val_links: Option<f64>,
@@ -120,6 +123,7 @@ impl LinkSettings {
         set(&mut links.val, self.val_links);
         set(&mut links.test, self.test_links);
         set(&mut triples.decoder, self.decoder);
+        set(&mut triples.distance, self.distance.map(Distance::from));
     }
 }
 

@@ -7,7 +7,8 @@ use girih_graph_format::Degrees;
 use girih_sampling::{Draws, Expand};
 use girih_trainer::distributed::GraphPlacement;
 use girih_trainer::{
-    Aggregator, BatchKind, Decay, Jump, Metric, NormKind, OptimizerKind, SaintKind, ScoreBy, SelfWeight, TaskKind,
+    Aggregator, BatchKind, Decay, Distance, Jump, Metric, NormKind, OptimizerKind, SaintKind, ScoreBy, SelfWeight,
+    TaskKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,11 @@ value_enum! {
 value_enum! {
     /// Kind of a sampled batch.
     SampledBatch for BatchKind { Neighbor, Layer, Cluster, Saint }
+}
+
+value_enum! {
+    /// Distance between rows of entities.
+    DistanceArg for Distance { L1, L2 }
 }
 
 value_enum! {

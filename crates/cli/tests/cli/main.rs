@@ -32,6 +32,7 @@ mod sample;
 mod scores;
 mod serve;
 mod train;
+mod triples;
 mod typed;
 mod typed_data;
 mod typed_networks;

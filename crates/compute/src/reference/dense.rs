@@ -171,6 +171,8 @@ fn applied(function: Function, x: f64) -> (f64, f64) {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match function {
         Function::Sigmoid => (sigmoid(x), sigmoid(x) * (1.0 - sigmoid(x))),
+        Function::Cosine => (x.cos(), -x.sin()),
+        Function::Sine => (x.sin(), x.cos()),
         Function::Gelu => {
             let [scale, cube] = [Function::GELU_SCALE, Function::GELU_CUBE].map(f64::from);
             let share = sigmoid(2.0 * scale * (x + cube * x.powi(3)));

@@ -1,11 +1,14 @@
 //! Laws of element-wise functions and of shapes.
 
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::inputs::n_rows;
 use super::law::{Law, Output, Results};
 use super::passes::{PassCase, passes};
 use crate::{Backend, Function, Shape};
+
+const FUNCTIONS: [Function; 4] = [Function::Gelu, Function::Sigmoid, Function::Cosine, Function::Sine];
 
 /// Values of a function, and its backward pass.
 pub(super) struct Apply;
@@ -16,7 +19,7 @@ impl Law for Apply {
     type Case = (PassCase, Function);
 
     fn cases(rows_max: usize) -> impl Strategy<Value = Self::Case> {
-        (passes(n_rows(rows_max)), prop_oneof![Just(Function::Gelu), Just(Function::Sigmoid)])
+        (passes(n_rows(rows_max)), select(FUNCTIONS.to_vec()))
     }
 
     fn run<B: Backend>(backend: &B, (case, function): &Self::Case) -> Results {

@@ -37,7 +37,7 @@ pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 pub use own::OwnModel;
 pub use ranks::{GraphPlacement, RankOptions};
 pub use supported::{Cache, Combination, DeviceKind, ExecutionPlan, Reason, supported};
-pub use triples::{DecoderKind, TripleConfig};
+pub use triples::{DecoderKind, Distance, TripleConfig};
 
 /// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

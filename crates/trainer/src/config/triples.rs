@@ -17,11 +17,27 @@ pub enum DecoderKind {
     /// `ComplEx`: the real part of that sum over complex numbers, with the tail's conjugate (Trouillon et al., ICML
     /// 2016).
     ComplEx,
+    /// `TransE`: the distance from the sum of head and relation to the tail, negated (Bordes et al., NeurIPS 2013).
+    TransE,
+    /// `RotatE`: the distance from the head, turned in each complex plane by an angle of the relation, to the tail,
+    /// negated (Sun et al., ICLR 2019).
+    RotatE,
+}
+
+/// Distance that a decoder measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Distance {
+    /// Sum of absolute differences.
+    L1,
+    /// Sum of squared differences.
+    #[default]
+    L2,
 }
 
 impl DecoderKind {
     /// All decoders.
-    pub const ALL: [Self; 2] = [Self::DistMult, Self::ComplEx];
+    pub const ALL: [Self; 4] = [Self::DistMult, Self::ComplEx, Self::TransE, Self::RotatE];
 
     /// Name on the command line, in files and in results.
     #[must_use]
@@ -29,13 +45,15 @@ impl DecoderKind {
         match self {
             Self::DistMult => "distmult",
             Self::ComplEx => "complex",
+            Self::TransE => "transe",
+            Self::RotatE => "rotate",
         }
     }
 
     /// Whether rows hold complex numbers: the real parts, then the imaginary parts.
     #[must_use]
     pub fn is_complex(self) -> bool {
-        self == Self::ComplEx
+        matches!(self, Self::ComplEx | Self::RotatE)
     }
 }
 
@@ -61,11 +79,13 @@ pub struct TripleConfig {
     /// Number of wrong entities that the right one is compared with, drawn for each question (up to 100,000); 0 for all
     /// entities, in one product.
     pub negatives: usize,
+    /// Distance of `TransE`.
+    pub distance: Distance,
 }
 
 impl Default for TripleConfig {
     fn default() -> Self {
-        Self { decoder: DecoderKind::DistMult, width: 200, negatives: 0 }
+        Self { decoder: DecoderKind::DistMult, width: 200, negatives: 0, distance: Distance::L2 }
     }
 }
 
@@ -83,6 +103,16 @@ impl TripleConfig {
                 "even: complex numbers have a real and an imaginary part",
             ),
             (self.negatives <= 100_000, "negatives", "at most 100000"),
+            (
+                self.decoder == DecoderKind::TransE || self.distance == Distance::L2,
+                "distance",
+                "left out: transe alone reads it",
+            ),
+            (
+                self.distance == Distance::L2 || self.negatives > 0,
+                "negatives",
+                "at least 1 with the distance l1, which no product gives for all entities at once",
+            ),
         ];
         match rules.iter().find(|(holds, ..)| !holds) {
             None => Ok(()),

@@ -3,7 +3,9 @@
 use girih_compute::Reference;
 use girih_compute::prelude::*;
 use girih_graph_format::NodeId;
-use girih_trainer::{Decoder, DecoderKind, Diagonal, ModelConfig, ModelKind, ParamInit, Targets, TripleConfig};
+use girih_trainer::{
+    CandidatePairs, Decoder, DecoderKind, Diagonal, Distance, ModelConfig, ModelKind, ParamInit, Targets, TripleConfig,
+};
 
 use super::{NODES, check_loss, dims};
 use girih_trainer::models::BuildModel;
@@ -16,6 +18,11 @@ fn leaked<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
+/// All decoders, with the distances that they measure.
+fn decoders() -> impl Iterator<Item = (DecoderKind, Distance)> {
+    DecoderKind::ALL.into_iter().map(|decoder| (decoder, Distance::L2)).chain([(DecoderKind::TransE, Distance::L1)])
+}
+
 #[test]
 fn decoders_against_all_and_against_some_entities() {
     let ids = |place: usize| leaked(Reference.upload_ids(&QUERIES.map(|query| query[place])).unwrap());
@@ -23,11 +30,14 @@ fn decoders_against_all_and_against_some_entities() {
     let rows = leaked(Reference.upload_ids(&[0, 1, 2, 3]).unwrap());
     let candidates: Vec<NodeId> = answers.iter().flat_map(|&answer| [answer, (answer + 2) % 7, 1]).collect();
     let candidates = leaked(Reference.upload_ids(&candidates).unwrap());
-    let (diagonal, blocks) = (Diagonal::upload(&Reference, n), Diagonal::of_blocks(&Reference, n, 3));
-    let (diagonal, blocks) = (leaked(diagonal.unwrap()), leaked(blocks.unwrap()));
-    for decoder in DecoderKind::ALL {
+    let diagonals = [n, NODES].map(|n| leaked(Diagonal::upload(&Reference, n).unwrap()));
+    let pairs = leaked(CandidatePairs::upload(&Reference, n, 3).unwrap());
+    for (decoder, distance) in decoders() {
         for compares_all in [true, false] {
-            let config = TripleConfig { decoder, width: WIDTH, ..TripleConfig::default() };
+            if compares_all && distance == Distance::L1 {
+                continue;
+            }
+            let config = TripleConfig { decoder, width: WIDTH, distance, ..TripleConfig::default() };
             let mut init = ParamInit::new(&Reference, 7, 0);
             let dims = girih_trainer::Dims { n_classes: WIDTH, ..dims() };
             let model = ModelConfig { kind: ModelKind::Embedding, ..ModelConfig::default() };
@@ -39,12 +49,12 @@ fn decoders_against_all_and_against_some_entities() {
                 let (all, of_relations) = (tape.param(embedding), tape.param(decoder.relations()));
                 let asked = tape.gather_rows(all, entities, n).unwrap();
                 let by = tape.gather_rows(of_relations, relations, n).unwrap();
-                let query_rows = decoder.query_rows(tape, (asked, by), diagonal).unwrap();
+                let query_rows = decoder.query_rows(tape, (asked, by), diagonals[0]).unwrap();
                 let scores = if compares_all {
-                    decoder.scores_of_all(tape, query_rows, all).unwrap()
+                    decoder.scores_of_all(tape, (query_rows, all), diagonals[1]).unwrap()
                 } else {
                     let rows = tape.gather_rows(all, candidates, 3 * n).unwrap();
-                    decoder.scores_of_some(tape, (query_rows, rows), blocks).unwrap()
+                    decoder.scores_of_some(tape, (query_rows, rows), pairs).unwrap()
                 };
                 assert_eq!(tape.shape(scores).cols, if compares_all { NODES } else { 3 });
                 let mut loss = tape.loss(scores, targets, rows).unwrap();

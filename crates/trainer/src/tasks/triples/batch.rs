@@ -3,7 +3,7 @@
 use girih_compute::{Backend, ComputeError};
 use girih_graph_format::NodeId;
 
-use super::decoder::Decoder;
+use super::decoder::{CandidatePairs, Decoder};
 use super::epochs::QueryList;
 use super::queries::Query;
 use crate::TrainError;
@@ -66,7 +66,7 @@ enum Compared<B: Backend> {
     /// All entities.
     All,
     /// Candidates of each query, the answer first.
-    Some { ids: B::Ids, n_ids: usize, blocks: Diagonal<B> },
+    Some { ids: B::Ids, n_ids: usize, pairs: CandidatePairs<B> },
 }
 
 /// Settings of the loss.
@@ -88,8 +88,8 @@ impl<B: Backend> Batch<B> {
         let (compared, answers) = if n_ids == 0 {
             (Compared::All, list.queries.iter().map(|asked| asked.answer).collect())
         } else {
-            let blocks = Diagonal::of_blocks(backend, n, n_ids / n)?;
-            (Compared::Some { ids: backend.upload_ids(&list.candidates)?, n_ids, blocks }, vec![0; n])
+            let pairs = CandidatePairs::upload(backend, n, n_ids / n)?;
+            (Compared::Some { ids: backend.upload_ids(&list.candidates)?, n_ids, pairs }, vec![0; n])
         };
         Ok(Self {
             asked: Asked::upload(backend, &list.queries)?,
@@ -99,7 +99,8 @@ impl<B: Backend> Batch<B> {
         })
     }
 
-    /// Mean over queries of the softmax cross-entropy of their answers, with a penalty on the rows that they name.
+    /// Mean over queries of the softmax cross-entropy of their answers, with a penalty on the rows that they name. `diagonal`
+    /// has a row for each of `entities`.
     ///
     /// # Errors
     /// When the backend fails.
@@ -107,7 +108,7 @@ impl<B: Backend> Batch<B> {
         &'a self,
         tape: &mut Tape<'a, B>,
         decoder: &Decoder,
-        entities: Var,
+        (entities, diagonal): (Var, &'a Diagonal<B>),
         options: LossOptions,
     ) -> Result<Loss<B>, ComputeError> {
         let [of_entities, of_relations] = self.asked.rows(tape, decoder, entities)?;
@@ -115,10 +116,10 @@ impl<B: Backend> Batch<B> {
         let dropout = tape.next_dropout(options.dropout);
         let query_rows = tape.dropout(query_rows, dropout)?;
         let scores = match &self.compared {
-            Compared::All => decoder.scores_of_all(tape, query_rows, entities)?,
-            Compared::Some { ids, n_ids, blocks } => {
+            Compared::All => decoder.scores_of_all(tape, (query_rows, entities), diagonal)?,
+            Compared::Some { ids, n_ids, pairs } => {
                 let candidates = tape.gather_rows(entities, ids, *n_ids)?;
-                decoder.scores_of_some(tape, (query_rows, candidates), blocks)?
+                decoder.scores_of_some(tape, (query_rows, candidates), pairs)?
             }
         };
         let mut loss = tape.loss(scores, &self.answers, &self.all)?;

@@ -19,7 +19,7 @@ mod rank;
 mod session;
 mod train;
 
-pub use decoder::Decoder;
+pub use decoder::{CandidatePairs, Decoder};
 pub use epochs::{QueryList, TripleEpochs};
 pub use queries::{Known, Query};
 pub use session::score_triples;

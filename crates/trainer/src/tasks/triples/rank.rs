@@ -10,7 +10,7 @@ use crate::TrainError;
 use crate::engine::{RunState, filtered_rank};
 use crate::layers::Inputs;
 use crate::models::Model;
-use crate::tape::{Mode, Tape};
+use crate::tape::{Diagonal, Mode, Tape};
 
 /// Bytes of the scores of a block of queries: about a last-level cache.
 const BLOCK_BYTES: usize = 16 << 20;
@@ -20,6 +20,8 @@ pub(super) struct Network<'a, B: Backend> {
     pub(super) model: Box<dyn Model<B>>,
     pub(super) inputs: &'a Inputs<B>,
     pub(super) decoder: Decoder,
+    /// Pattern with a row for each entity.
+    pub(super) diagonal: &'a Diagonal<B>,
 }
 
 /// Ranks from 1 of the answers to `queries` among all entities, of which the other `known` answers do not count. Ties
@@ -29,7 +31,7 @@ pub(super) struct Network<'a, B: Backend> {
 /// When the backend fails.
 pub(super) fn rank_entities<'a, B: Backend>(
     state: &mut RunState<'a, B>,
-    Network { model, inputs, decoder }: &Network<'a, B>,
+    Network { model, inputs, decoder, diagonal }: &Network<'a, B>,
     known: &Known,
     queries: &[Query],
 ) -> Result<Vec<f64>, TrainError> {
@@ -40,8 +42,13 @@ pub(super) fn rank_entities<'a, B: Backend>(
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
         let entities = model.forward(&mut tape, inputs)?;
         let query_rows = asked.query_rows(&mut tape, decoder, entities)?;
-        let scores = decoder.scores_of_all(&mut tape, query_rows, entities)?;
-        let scores = state.backend.download(tape.value(scores))?;
+        let on_host = |tape: &Tape<'_, B>, var| state.backend.download(tape.value(var));
+        let scores = if decoder.is_product() {
+            let scores = decoder.scores_of_all(&mut tape, (query_rows, entities), diagonal)?;
+            on_host(&tape, scores)?
+        } else {
+            decoder.scores_on_host(&on_host(&tape, query_rows)?, &on_host(&tape, entities)?)?
+        };
         let rank =
             |(at, &query): (usize, &Query)| filtered_rank(scores.row(at), query.answer as usize, known.answers(query));
         ranks.par_extend(block.par_iter().enumerate().map(rank));

@@ -13,11 +13,13 @@ use super::train::TripleTrainer;
 use crate::TrainError;
 use crate::engine::{Checkpoint, DataShape, ModelSource, Scores, apply_best, restore_best};
 use crate::layers::Inputs;
-use crate::tape::ParamInit;
+use crate::tape::{Diagonal, ParamInit};
 
 /// Triples on the host, and what the model reads on the device.
 pub(crate) struct TripleSession<'m, B: Backend> {
     inputs: Inputs<B>,
+    /// Pattern with a row for each entity.
+    diagonal: Diagonal<B>,
     data: TripleData,
     source: ModelSource<'m, B>,
 }
@@ -57,7 +59,8 @@ impl TripleData {
 impl<'m, B: Backend> TripleSession<'m, B> {
     pub(crate) fn new(backend: &B, dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
         let (data, input_spec) = (TripleData::new(&dataset)?, source.input_spec(backend)?);
-        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, data, source })
+        let diagonal = Diagonal::upload(backend, data.n_entities)?;
+        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, diagonal, data, source })
     }
 
     /// Run at its start.
@@ -66,7 +69,7 @@ impl<'m, B: Backend> TripleSession<'m, B> {
         let mut init = ParamInit::new(backend, config.seed, run);
         let model = self.source.build_with(&mut init)?;
         let decoder = Decoder::new(&config.triples, self.data.triples.n_relations(), &mut init)?;
-        let network = Network { model, inputs: &self.inputs, decoder };
+        let network = Network { model, inputs: &self.inputs, decoder, diagonal: &self.diagonal };
         TripleTrainer::new(backend, (network, init.finish()), &self.data, config, run)
     }
 }

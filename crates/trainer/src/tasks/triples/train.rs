@@ -52,7 +52,7 @@ impl<'a, B: Backend> TripleTrainer<'a, B> {
         let options = LossOptions { dropout: config.model.dropout, decay: config.optimizer.weight_decay as f32 };
         let (loss, times) = state.passes(key, |tape| {
             let entities = network.model.forward(tape, network.inputs)?;
-            Ok(batch.loss(tape, &network.decoder, entities, options)?)
+            Ok(batch.loss(tape, &network.decoder, (entities, network.diagonal), options)?)
         })?;
         let mut stopwatch = Stopwatch::start();
         let step = state.optimizer.begin(lr);
