@@ -27,7 +27,7 @@ use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Su
 
 pub use self::batches::{BatchSettings, LinkSettings, SubgraphSettings};
 pub use self::choices::{
-    AggregatorArg, Batch, DecayArg, DrawsChoice, ExpandChoice, JumpArg, LayoutChoice, MetricArg, NormArg,
+    AggregatorArg, Batch, DecayArg, DistanceArg, DrawsChoice, ExpandChoice, JumpArg, LayoutChoice, MetricArg, NormArg,
     NormalizationArg, Optimizer, Precision, RowDivisor, Saint, SampledBatch, ScoreByArg, SelfWeightArg, TaskArg,
 };
 pub use self::codec::{CodecChoice, CompressArgs, DecompressArgs};

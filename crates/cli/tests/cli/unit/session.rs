@@ -28,6 +28,8 @@ fn point(run: u64, epoch: u64) -> Point {
         lr: 0.01,
         ms: 1.5,
         time: 1.7e9,
+        test_mrr: None,
+        val_mrr: None,
     }
 }
 
