@@ -161,33 +161,14 @@ __device__ __forceinline__ float gelu_share(float x) {
     return sigmoid(2.0f * (float)ABI_GELU_SCALE * x * (1.0f + (float)ABI_GELU_CUBE * x * x));
 }
 
-// Value of an element-wise function.
-__device__ __forceinline__ float function_of(float x, u32 function) {
-    switch (function) {
-        case ABI_GELU: return x * gelu_share(x);
-        case ABI_COSINE: return cosf(x);
-        case ABI_SINE: return sinf(x);
-        default: return sigmoid(x);
-    }
-}
-
-// Derivative of an element-wise function.
-__device__ __forceinline__ float slope_of(float x, u32 function) {
-    if (function == ABI_COSINE) return -sinf(x);
-    if (function == ABI_SINE) return cosf(x);
-    const float share = function == ABI_GELU ? gelu_share(x) : sigmoid(x);
-    const float slope = share * (1.0f - share);
-    if (function != ABI_GELU) return slope;
-    return share + x * slope * 2.0f * (float)ABI_GELU_SCALE * (1.0f + 3.0f * (float)ABI_GELU_CUBE * x * x);
-}
-
+// An element-wise function: ABI_GELU, or else ABI_SIGMOID.
 extern "C" __global__ void apply(const X *x, Y *out, u64 rows, u64 cols, u32 function) {
     const u64 column = my_column(), pitch = pitch_of(cols);
     if (column >= cols) return;
     each_row(
         rows, [=](u64 row) { return to_f32(x[row * pitch + column]); },
         [=](u64 row, float value) {
-            out[row * pitch + column] = from_f32<Y>(function_of(value, function));
+            out[row * pitch + column] = from_f32<Y>(function == ABI_GELU ? value * gelu_share(value) : sigmoid(value));
         });
 }
 
@@ -197,8 +178,13 @@ extern "C" __global__ void apply_backward(const X *x, Y *grad, u64 rows, u64 col
     each_row(
         rows, [=](u64 row) { return to_f32(x[row * pitch + column]); },
         [=](u64 row, float value) {
+            const float share = function == ABI_GELU ? gelu_share(value) : sigmoid(value);
+            float slope = share * (1.0f - share);
+            if (function == ABI_GELU) {
+                slope = share + value * slope * 2.0f * (float)ABI_GELU_SCALE * (1.0f + 3.0f * (float)ABI_GELU_CUBE * value * value);
+            }
             const u64 at = row * pitch + column;
-            grad[at] = from_f32<Y>(slope_of(value, function) * to_f32(grad[at]));
+            grad[at] = from_f32<Y>(slope * to_f32(grad[at]));
         });
 }
 

@@ -194,6 +194,23 @@ pub trait DenseOps: Memory {
             checks::expect("apply", "grad", self.shape(grad), self.shape(x))
         }
 
+        /// Unit complex numbers of angles in radians: the first `d` columns of `out` (`n × 2d`) become the cosines of `x`
+        /// (`n × d`), and the others its sines. By default the host computes them.
+        ///
+        /// # Errors
+        /// On shapes that do not fit, or when memory does not suffice.
+        fn unit_circle, run_unit_circle(&self, x: &Self::Matrix, out: &mut Self::Matrix) -> Result<(), ComputeError> {
+            let Shape { rows, cols } = self.shape(x);
+            checks::expect("unit_circle", "out", self.shape(out), Shape::new(rows, 2 * cols))
+        } else {
+            let angles = self.download(x)?;
+            let row = |row: usize| {
+                let angles = angles.row(row);
+                angles.iter().map(|angle| angle.cos()).chain(angles.iter().map(|angle| angle.sin()))
+            };
+            self.write_made(&mut || (0..angles.n_rows()).flat_map(row).collect(), out)
+        }
+
         /// Scaled copy: `out = factor · x`, both `n × d`.
         ///
         /// # Errors

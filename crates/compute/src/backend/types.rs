@@ -98,10 +98,6 @@ pub enum Function {
     Gelu,
     /// Sigmoid `σ(x) = 1 / (1 + e⁻ˣ)`.
     Sigmoid,
-    /// Cosine of an angle in radians.
-    Cosine,
-    /// Sine of an angle in radians.
-    Sine,
 }
 
 impl Function {

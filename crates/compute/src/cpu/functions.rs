@@ -9,9 +9,6 @@ use super::exp::sigmoid;
 use super::simd::Isa;
 use crate::Function;
 
-/// Largest number of lanes of a vector.
-const LANES_MAX: usize = 16;
-
 /// Computes `out = f(x)`.
 pub(crate) fn apply<X: Element, Y: Element>(isa: Isa, function: Function, x: &[X], out: &mut [Y]) {
     each(isa, Piece { function, is_backward: false, x, out });
@@ -44,13 +41,6 @@ impl<X: Element, Y: Element> WithSimd for Piece<'_, X, Y> {
         for (x, out) in self.x.chunks(S::F32_LANES).zip(self.out.chunks_mut(S::F32_LANES)) {
             let x = X::load_lanes(simd, x);
             let value = match (self.function, self.is_backward) {
-                (Function::Cosine, false) => each_lane(simd, x, f32::cos),
-                (Function::Sine, false) => each_lane(simd, x, f32::sin),
-                (Function::Cosine, true) => {
-                    let slope = each_lane(simd, x, |angle| -angle.sin());
-                    simd.mul_f32s(slope, Y::load_lanes(simd, out))
-                }
-                (Function::Sine, true) => simd.mul_f32s(each_lane(simd, x, f32::cos), Y::load_lanes(simd, out)),
                 (Function::Gelu, false) => gelu(simd, x),
                 (Function::Sigmoid, false) => sigmoid(simd, x),
                 (Function::Gelu, true) => simd.mul_f32s(gelu_slope(simd, x), Y::load_lanes(simd, out)),
@@ -62,16 +52,6 @@ impl<X: Element, Y: Element> WithSimd for Piece<'_, X, Y> {
             Y::store_lanes(simd, value, out);
         }
     }
-}
-
-/// Function of each lane by itself, for those that have no form in vectors.
-#[inline(always)]
-fn each_lane<S: Simd>(simd: S, x: S::f32s, function: impl Fn(f32) -> f32) -> S::f32s {
-    let mut lanes = [0.0f32; LANES_MAX];
-    let lanes = &mut lanes[..S::F32_LANES];
-    f32::store_lanes(simd, x, lanes);
-    lanes.iter_mut().for_each(|lane| *lane = function(*lane));
-    f32::load_lanes(simd, lanes)
 }
 
 /// Derivative of the sigmoid where its value is `share`.

@@ -133,6 +133,12 @@ impl DenseOps for Reference {
         Ok(())
     }
 
+    fn run_unit_circle(&self, _: Fits, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
+        let width = x.shape.cols;
+        out.update(|r, c, _| if c < width { x.get(r, c).cos() } else { x.get(r, c - width).sin() });
+        Ok(())
+    }
+
     fn run_scale(&self, _: Fits, factor: f32, x: &RefMatrix, out: &mut RefMatrix) -> Result<(), ComputeError> {
         out.update(|r, c, _| f64::from(factor) * x.get(r, c));
         Ok(())
@@ -171,8 +177,6 @@ fn applied(function: Function, x: f64) -> (f64, f64) {
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     match function {
         Function::Sigmoid => (sigmoid(x), sigmoid(x) * (1.0 - sigmoid(x))),
-        Function::Cosine => (x.cos(), -x.sin()),
-        Function::Sine => (x.sin(), x.cos()),
         Function::Gelu => {
             let [scale, cube] = [Function::GELU_SCALE, Function::GELU_CUBE].map(f64::from);
             let share = sigmoid(2.0 * scale * (x + cube * x.powi(3)));

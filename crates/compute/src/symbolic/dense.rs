@@ -197,6 +197,11 @@ impl DenseOps for Symbolic {
         Ok(())
     }
 
+    fn run_unit_circle(&self, _: Fits, x: &SymbolicMatrix, out: &mut SymbolicMatrix) -> Result<(), ComputeError> {
+        self.pass(&[x, out]);
+        Ok(())
+    }
+
     fn run_scale(
         &self,
         _: Fits,

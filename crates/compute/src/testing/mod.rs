@@ -66,6 +66,7 @@ fn visit_laws(visitor: &impl Visitor) {
     visitor.visit::<passes::Activate>();
     visitor.visit::<functions::Apply>();
     visitor.visit::<functions::Reshape>();
+    visitor.visit::<functions::UnitCircle>();
     visitor.visit::<heads::Entries>();
     visitor.visit::<heads::HeadDots>();
     visitor.visit::<heads::AttentionLaw>();

@@ -120,6 +120,7 @@ fn passes() {
     refused("add_scaled: out", d.add_scaled(1.0, &x, &mut matrix(3, 3)));
     refused("column_sums: out", d.column_sums(&x, &mut matrix(2, 3)));
     refused("scale: out", d.scale(2.0, &x, &mut out()));
+    refused("unit_circle: out", d.unit_circle(&x, &mut matrix(4, 5)));
     refused("activate: bias", d.activate(Activation::Relu, Some(&matrix(1, 2)), &mut matrix(4, 3)));
     refused("scale_rows: factors", d.scale_rows(&matrix(1, 2), (&x, 0), &mut matrix(4, 3)));
     refused("scale_rows: columns 0 to 2 of 3", d.scale_rows(&matrix(4, 1), (&x, 0), &mut out()));

@@ -30,10 +30,6 @@ constants! {
     GELU: u32 = 0;
     /// Number of the sigmoid among element-wise functions.
     SIGMOID: u32 = 1;
-    /// Number of the cosine among element-wise functions.
-    COSINE: u32 = 2;
-    /// Number of the sine among element-wise functions.
-    SINE: u32 = 3;
     /// Factor of the Gaussian error linear unit, `Function::GELU_SCALE`.
     GELU_SCALE: f32 = 0.797_884_6;
     /// Factor of its cube, `Function::GELU_CUBE`.

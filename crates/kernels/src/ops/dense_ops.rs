@@ -8,7 +8,7 @@ use girih_compute::{
 
 use super::gemm::{Dense, has_long_rows};
 use super::passes::{Strided, columns_of, fours_for, number};
-use crate::abi::{COSINE, GELU, GELU_CUBE, GELU_SCALE, GatherIndex, RowSource, SIGMOID, SINE, UNITS_OF_THREAD};
+use crate::abi::{GELU, GELU_CUBE, GELU_SCALE, GatherIndex, RowSource, SIGMOID, UNITS_OF_THREAD};
 use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
@@ -324,8 +324,6 @@ impl Cuda {
         let function = match function {
             Function::Gelu => GELU,
             Function::Sigmoid => SIGMOID,
-            Function::Cosine => COSINE,
-            Function::Sine => SINE,
         };
         let kernel = self.kernel(operation, Source::PASSES, operation, &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (x.shape.rows as u64, x.shape.cols as u64);

@@ -50,6 +50,11 @@ struct AllPairs {
     y: Var,
 }
 
+struct UnitCircle<'a, B: Backend> {
+    angles: Var,
+    diagonal: &'a Diagonal<B>,
+}
+
 struct ColumnBlock {
     x: Var,
     first: usize,
@@ -75,6 +80,18 @@ impl<'a, B: Backend> Tape<'a, B> {
         let operands = ((self.value(x), Transpose::No), (self.value(y), Transpose::Yes));
         self.backend().gemm(operands.0, None, operands.1, Epilogue::default(), &mut out)?;
         Ok(self.record(out, &[x, y], AllPairs { x, y }))
+    }
+
+    /// Unit complex numbers of angles in radians (`n × d`): their cosines, then their sines, `n × 2d`. `diagonal` has `n`
+    /// rows.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub fn unit_circle(&mut self, angles: Var, diagonal: &'a Diagonal<B>) -> Result<Var, ComputeError> {
+        let Shape { rows, cols } = self.shape(angles);
+        let mut out = self.buffer(Shape::new(rows, 2 * cols))?;
+        self.backend().unit_circle(self.value(angles), &mut out)?;
+        Ok(self.record(out, &[angles], UnitCircle { angles, diagonal }))
     }
 
     /// `n` columns of `x`, from column `first` on.
@@ -112,6 +129,24 @@ impl<B: Backend> Operation<B> for AllPairs {
             })?;
         }
         pass.recycle(grad);
+        Ok(())
+    }
+}
+
+impl<B: Backend> Operation<B> for UnitCircle<'_, B> {
+    /// The gradient of an angle is that of its sine times the cosine, less that of its cosine times the sine.
+    fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
+        let (backend, shape) = (pass.backend(), pass.backend().shape(pass.value(self.angles)));
+        let [mut of_part, mut value, mut product] = [pass.buffer(shape)?, pass.buffer(shape)?, pass.buffer(shape)?];
+        let mut share = pass.zero_grad(self.angles)?;
+        for (of, at, factor) in [(shape.cols, 0, 1.0), (0, shape.cols, -1.0)] {
+            backend.copy_block(shape, &grad, (0, of), &mut of_part, (0, 0))?;
+            backend.copy_block(shape, pass.value(out), (0, at), &mut value, (0, 0))?;
+            backend.sddmm(&self.diagonal.0, &of_part, &value, &mut product)?;
+            backend.add_scaled(factor, &product, &mut share)?;
+        }
+        pass.give(self.angles, share)?;
+        [grad, of_part, value, product].into_iter().for_each(|matrix| pass.recycle(matrix));
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::f32::consts::PI;
 
-use girih_compute::{Activation, Backend, ComputeError, Function, Shape};
+use girih_compute::{Activation, Backend, ComputeError, Shape};
 use girih_graph_format::{FormatError, Matrix};
 use rayon::prelude::*;
 
@@ -91,7 +91,8 @@ impl Decoder {
                 complex_product(tape, entities, turned, diagonal)
             }
             DecoderKind::RotatE => {
-                let turned = [tape.apply(Function::Cosine, relations)?, tape.apply(Function::Sine, relations)?];
+                let turned = tape.unit_circle(relations, diagonal)?;
+                let turned = halves(tape, turned)?;
                 complex_product(tape, entities, turned, diagonal)
             }
         }
