@@ -88,11 +88,9 @@ fn what_does_not_read_types_says_so() {
     );
     let links = refused(&["train", "--data", &data, "--task", "links", "--features-from", "degree"]);
     assert!(says(&links, "types of edges, which --task links does not read"), "{links}");
-    let sampled = refused(&["sample", "--data", &data]);
-    assert!(says(&sampled, "batches of typed graphs are not sampled yet"), "{sampled}");
     for (more, expected) in [
         (&["--ranks", "2"][..], "--model rgcn on ranks is not supported"),
-        (&["--batch", "neighbor"], "--batch neighbor with --model rgcn is not supported"),
+        (&["--batch", "neighbor"], "rgcn without features learns a row for each pair of a node and a relation"),
         (&["--features-from", "onehot"], "--features-from onehot with --model rgcn is not supported"),
     ] {
         let command = [&["train", "--data", &data, "--model", "rgcn"], more].concat();

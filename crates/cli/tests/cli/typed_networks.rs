@@ -70,7 +70,7 @@ fn networks_learn_from_batches_of_several_types() {
     let data = papers(&work);
     let cases: [(&str, &str, &[&str]); 5] = [
         ("rgcn", "5,3", &["--hidden", "8"]),
-        ("hsage", "rev_pa=4,2; author.pa.paper=0,0; *=3,3", &["--codec", "int8"]),
+        ("hsage", "rev_pa=4,2; paper.pa.author=0,0; *=3,3", &["--codec", "int8"]),
         ("hsage", "-1,2", &["--node-features", "author=learned:3"]),
         ("rgat", "5,3", &["--heads", "2"]),
         ("hgt", "5,3", &["--heads", "2", "--node-features", "author=constant"]),
@@ -181,12 +181,9 @@ fn rules_and_data_that_do_not_fit_are_refused() {
         ),
         (
             &["--batch", "neighbor", "--fanout", "writes=3,3; *=1,1"],
-            "the fan-out names the edge type \"writes\", which the graph does not have; it has paper.pa.author",
+            "the fan-out names the edge type \"writes\", which the graph does not have; it has author.av.venue",
         ),
-        (
-            &["--batch", "neighbor", "--fanout", "pa=3,3"],
-            "the fan-out says nothing of the edge type author.rev_pa.paper",
-        ),
+        (&["--batch", "neighbor", "--fanout", "pa=3,3"], "the fan-out says nothing of the edge type author.av.venue"),
         (&["--batch", "neighbor", "--fanout", "pa=3; *=1"], "has 1 hops, but the model has 2 layers"),
         (&["--ranks", "2"], "--model hsage on ranks is not supported"),
         (&["--heads", "2"], "hsage"),

@@ -27,7 +27,8 @@ impl Plan {
     ) -> Result<Self, TrainError> {
         config.validate()?;
         let is_main_memory = device.is_main_memory();
-        supported(&Combination::of(config).on_device(!is_main_memory).with_codes(data.code_bytes.is_some()))?;
+        let asked = Combination::of(config).on_device(!is_main_memory).with_codes(data.code_bytes.is_some());
+        supported(&Combination { is_dry_run: true, ..asked })?;
         let layout = share.as_ref().map_or(GraphPlacement::Replicated, |share| share.layout);
         let (ranks, blocks) = share.map(|share| (share.ranks, share.graph)).unzip();
         let among = ranks.as_deref();
