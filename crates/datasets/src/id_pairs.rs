@@ -84,8 +84,7 @@ pub(crate) fn load(folder: &Path, name: String, options: &LoadOptions) -> Result
     }
     others.note(&mut notes);
     let parts = TypedParts { graph, features: files.features, target, labels: files.labels, splits, names: None };
-    let dataset = parts.into_dataset(name).map_err(|e| e.at(folder))?;
-    Ok(Dataset { notes, feature_norm: options.feature_norm.unwrap_or_default(), ..dataset })
+    parts.into_loaded(name, notes, options).map_err(|e| e.at(folder))
 }
 
 /// Contents of the files of a folder, but for splits.

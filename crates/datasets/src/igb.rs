@@ -69,9 +69,7 @@ fn chosen(options: &LoadOptions) -> Option<&'static LabelSet> {
 /// When files are damaged or contradict each other, or the options choose labels that are not there. Each error names
 /// its file.
 pub(crate) fn load(processed: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let mut folders = TypeFolders::open(processed, JOINT)?;
-    let root = folders.root().to_owned();
-    read(&mut folders, &root, options).map_err(|error| error.at(&root))
+    type_folders::load(processed, JOINT, |folders, root| read(folders, root, options))
 }
 
 fn read(folders: &mut TypeFolders, root: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
@@ -92,8 +90,7 @@ fn read(folders: &mut TypeFolders, root: &Path, options: &LoadOptions) -> Result
     folders.note_rest(&[], &mut notes)?;
     let splits = splits.into_iter().collect();
     let parts = TypedParts { graph, features, target, labels, splits, names: None };
-    let dataset = parts.into_dataset(stem(root))?;
-    Ok(Dataset { notes, feature_norm: options.feature_norm.unwrap_or_default(), ..dataset })
+    parts.into_loaded(stem(root), notes, options)
 }
 
 /// Features of a type: an array, or values without a header.

@@ -48,9 +48,7 @@ pub(crate) fn find(path: &Path) -> Option<PathBuf> {
 /// # Errors
 /// When files are damaged or contradict each other; each error names its file.
 pub(crate) fn load(processed: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let mut folders = TypeFolders::open(processed, JOINT)?;
-    let root = folders.root().to_owned();
-    read(&mut folders, &root, options).map_err(|error| error.at(&root))
+    type_folders::load(processed, JOINT, |folders, root| read(folders, root, options))
 }
 
 fn read(folders: &mut TypeFolders, root: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
@@ -71,8 +69,7 @@ fn read(folders: &mut TypeFolders, root: &Path, options: &LoadOptions) -> Result
     let splits = splits_of((folders, root), &types[target], labels.as_ref(), options, &mut notes)?;
     folders.note_rest(&[META, SPLIT], &mut notes)?;
     let parts = TypedParts { graph, features, target, labels, splits, names: None };
-    let dataset = parts.into_dataset(stem(root))?;
-    Ok(Dataset { notes, feature_norm: options.feature_norm.unwrap_or_default(), ..dataset })
+    parts.into_loaded(stem(root), notes, options)
 }
 
 /// Numbers of a dictionary, by their keys.

@@ -9,7 +9,7 @@ use girih_graph_format::{EdgeType, NodeId, NodeType, Notes, TypedGraph};
 use crate::inventory::Inventory;
 use crate::named_arrays::unambiguous_pairs;
 use crate::typed_parts::{Relations, StatedType, check_stated, n_named, note_counted};
-use crate::{DatasetError, Features, LoadOptions, TypeFeatures};
+use crate::{Dataset, DatasetError, Features, LoadOptions, TypeFeatures};
 
 /// Folder of the folders of types and relations.
 pub(crate) const PROCESSED: &str = "processed";
@@ -46,6 +46,20 @@ pub(crate) fn find(path: &Path, joint: &str) -> Option<PathBuf> {
     [path.join(PROCESSED), path.to_owned()].into_iter().find(has_relation)
 }
 
+/// Data of a folder that [`find`] has found, as `read` makes it of the open folder and its [root](TypeFolders::root).
+///
+/// # Errors
+/// When the folder cannot be opened, or as `read`; each error names its file or the root.
+pub(crate) fn load(
+    path: &Path,
+    joint: &'static str,
+    read: impl FnOnce(&mut TypeFolders, &Path) -> Result<Dataset, DatasetError>,
+) -> Result<Dataset, DatasetError> {
+    let mut folders = TypeFolders::open(path, joint)?;
+    let root = folders.root().to_owned();
+    read(&mut folders, &root).map_err(|error| error.at(&root))
+}
+
 /// Source type, relation and destination type in the name of a folder.
 fn relation_of(folder: &str, joint: &str) -> Option<[String; 3]> {
     let parts: Vec<&str> = folder.split(joint).collect();
@@ -60,7 +74,7 @@ impl TypeFolders {
     ///
     /// # Errors
     /// When it cannot be read, or a relation has no edges, naming its folder.
-    pub(crate) fn open(path: &Path, joint: &'static str) -> Result<Self, DatasetError> {
+    fn open(path: &Path, joint: &'static str) -> Result<Self, DatasetError> {
         let path = std::path::absolute(path).map_err(|e| DatasetError::from(e).at(path))?;
         let mut files = Inventory::of_tree(&path, 1)?;
         let (mut names, mut relations) = (BTreeSet::new(), BTreeSet::new());
@@ -85,7 +99,7 @@ impl TypeFolders {
     }
 
     /// Folder above the folders of types, which is that of the data if it has the usual name.
-    pub(crate) fn root(&self) -> &Path {
+    fn root(&self) -> &Path {
         let above = self.path.parent().filter(|_| self.path.ends_with(PROCESSED));
         above.unwrap_or(&self.path)
     }

@@ -46,6 +46,21 @@ impl TypedParts {
         dataset.validate()?;
         Ok(dataset)
     }
+
+    /// As [`into_dataset`](Self::into_dataset), for the content of files: with what was noted of them, and the norm that
+    /// their features were divided by.
+    ///
+    /// # Errors
+    /// As [`into_dataset`](Self::into_dataset).
+    pub(crate) fn into_loaded(
+        self,
+        name: String,
+        notes: Notes,
+        options: &LoadOptions,
+    ) -> Result<Dataset, DatasetError> {
+        let dataset = self.into_dataset(name)?;
+        Ok(Dataset { notes, feature_norm: options.feature_norm.unwrap_or_default(), ..dataset })
+    }
 }
 
 /// Labels of all nodes, from those of the nodes from `first` on.

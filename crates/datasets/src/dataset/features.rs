@@ -37,6 +37,12 @@ impl Features {
         }
     }
 
+    /// Sparse rows, if they are sparse.
+    #[must_use]
+    pub fn as_sparse(&self) -> Option<&Csr> {
+        if let Self::Sparse(csr) = self { Some(csr) } else { None }
+    }
+
     /// Rows as a source, dense or decoded, in memory or mapped.
     #[must_use]
     pub fn rows(&self) -> &dyn RowSource {

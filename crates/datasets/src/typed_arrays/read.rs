@@ -49,8 +49,7 @@ fn read(source: &mut dyn NamedArrays, name: &str, options: &LoadOptions) -> Resu
     let names = names_of(&mut arrays, &node_types, target)?;
     note_rest(&arrays, &nodes, &nodes[target], &mut notes);
     let parts = TypedParts { graph, features, target, labels, splits, names };
-    let dataset = parts.into_dataset(name.to_owned())?;
-    Ok(Dataset { notes, feature_norm: options.feature_norm.unwrap_or_default(), ..dataset })
+    parts.into_loaded(name.to_owned(), notes, options)
 }
 
 /// Types in the order of their `number`, and whether they all have one; otherwise as they are.

@@ -82,8 +82,7 @@ fn read(home: &Home, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     form.note_rest(&mut notes);
     let splits = splits_of(home, (&types, target), labels.as_ref(), options, &mut notes)?;
     let parts = TypedParts { graph, features, target, labels, splits, names: None };
-    let dataset = parts.into_dataset(home.name.clone())?;
-    Ok(Dataset { notes, feature_norm: options.feature_norm.unwrap_or_default(), ..dataset })
+    parts.into_loaded(home.name.clone(), notes, options)
 }
 
 fn features_of(
