@@ -13,12 +13,11 @@ use self::memory::{
     has_places, words_of_arriving, words_of_features, words_of_kept, words_of_lists, words_of_offsets,
     words_of_topology,
 };
-use self::relations::TypedLayers;
+use self::relations::{TypedLayers, rows_of};
 use super::links::LinkSizes;
 use super::sizes::DataSizes;
 use crate::config::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, GraphPlacement, TrainConfig, sampled_by_device};
-use crate::layers::RelationSpec;
-use crate::layers::{FeatureInput, Inputs, LayerGraphs};
+use crate::layers::{FeatureInput, Inputs, LayerGraphs, RelationSpec};
 use crate::minibatch::{reads_in_place, summed};
 use crate::models::InputSpec;
 use crate::tape::{BlockGraph, Graph};
@@ -98,7 +97,7 @@ impl Layers {
         let blocks = match self {
             Self::Blocks(layers) => layers.iter().map(|&(shape, n_entries)| 2 * (n_entries + shape.rows)).sum(),
             &Self::Subgraph(n_nodes, n_edges) => 2 * (n_edges + 2 * n_nodes),
-            Self::Relations(layers) => 2 * layers.n_edges(),
+            Self::Relations(_) => unreachable!("no device samples them"),
         };
         rows + rows / 16 + blocks
     }
@@ -296,17 +295,11 @@ impl BatchPlan {
             let features = reads_destinations.then(|| FeatureInput::dense(rows()));
             return Inputs { graphs, features, propagated: Some(rows()), n_nodes, relations: None, ranks: None };
         }
-        let features = match (&whole.features, data.feature_nnz) {
-            (Some(FeatureInput::Dense(all)), _) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
-            (Some(FeatureInput::Sparse { .. }), Some(nnz)) => FeatureInput::Sparse {
-                matrix: symbolic.sparse(Shape::new(n_nodes, data.n_features), nnz, false, false),
-                values: Some(symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
-                first_value: 0,
-            },
-            (&Some(FeatureInput::Learned(param)), _) => {
-                FeatureInput::LearnedRows { param, ids: symbolic.ids(n_nodes), n_ids: n_nodes }
-            }
-            _ => FeatureInput::dense(symbolic.matrix(Shape::new(n_nodes, data.n_features), precision)),
+        let shape = Shape::new(n_nodes, data.n_features);
+        let features = match &whole.features {
+            Some(FeatureInput::Dense(all)) if self.in_place => FeatureInput::Dense(Arc::clone(all)),
+            Some(features) => rows_of(symbolic, features, (shape, data.feature_nnz), precision),
+            None => FeatureInput::dense(symbolic.matrix(shape, precision)),
         };
         Inputs { graphs, features: Some(features), propagated: None, n_nodes, relations: None, ranks: None }
     }

@@ -62,11 +62,6 @@ impl TypedLayers {
         first.types.sources.iter().map(|&of| first.n_sources[of]).sum()
     }
 
-    /// Number of edges of all layers.
-    pub(super) fn n_edges(&self) -> usize {
-        self.layers.iter().map(|layer| layer.types.n_edges(&layer.sizes)).sum()
-    }
-
     /// Edges of each layer as a matrix: what a batch holds in main memory.
     pub(super) fn matrices(&self, symbolic: &Symbolic) -> Vec<SymbolicSparse> {
         let matrix = |layer: &TypedLayer| {
@@ -99,7 +94,6 @@ impl TypedLayers {
                 TypeRows::Features(features) => {
                     let TypeFeatureSizes { width, nnz, .. } = data.type_features[of];
                     let TypeWidth::Given(width) = width else { unreachable!("features have a width") };
-                    let nnz = share(nnz, (n, data.relations.node_types[of]));
                     TypeRows::Features(rows_of(symbolic, features, (Shape::new(n, width), nnz), precision))
                 }
             }
@@ -107,7 +101,7 @@ impl TypedLayers {
         let first_rows = whole_rows.iter().enumerate().map(of_type).collect();
         let one = whole.features.as_ref().map(|features| {
             let shape = Shape::new(self.n_inputs(), data.n_features);
-            rows_of(symbolic, features, (shape, share(data.feature_nnz, (shape.rows, data.n_nodes))), precision)
+            rows_of(symbolic, features, (shape, data.feature_nnz), precision)
         });
         let layers = self.layers.iter().map(|layer| {
             let sources = (&layer.n_sources[..], &layer.sizes);
@@ -145,24 +139,23 @@ fn drawn(of: &RelationSize, neighbors: Option<Neighbors>, n: usize) -> RelationS
     RelationSize { n_edges, n_sources: n_edges.min(of.n_sources), n_destinations, ..*of }
 }
 
-/// Stored values of `n` of `n_nodes` nodes, which have `nnz` together if they are sparse.
-fn share(nnz: Option<usize>, (n, n_nodes): (usize, usize)) -> usize {
-    (nnz.unwrap_or(0) as u128 * n as u128).div_ceil(n_nodes.max(1) as u128) as usize
-}
-
-/// Rows of features of a shape, with `nnz` stored values if they are sparse.
-fn rows_of(
+/// Rows of a batch, of this shape, of features that have `nnz` stored values in all if they are sparse: as many are a bound
+/// for those of the batch.
+pub(super) fn rows_of(
     symbolic: &Symbolic,
     features: &FeatureInput<Symbolic>,
-    (shape, nnz): (Shape, usize),
+    (shape, nnz): (Shape, Option<usize>),
     precision: Dtype,
 ) -> FeatureInput<Symbolic> {
     match features {
-        FeatureInput::Sparse { .. } => FeatureInput::Sparse {
-            matrix: symbolic.sparse(shape, nnz, false, false),
-            values: Some(symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
-            first_value: 0,
-        },
+        FeatureInput::Sparse { .. } => {
+            let nnz = nnz.expect("sparse features have stored values");
+            FeatureInput::Sparse {
+                matrix: symbolic.sparse(shape, nnz, false, false),
+                values: Some(symbolic.matrix(Shape::new(nnz, 1), Dtype::F32)),
+                first_value: 0,
+            }
+        }
         &FeatureInput::Learned(param) | &FeatureInput::LearnedRows { param, .. } => {
             FeatureInput::LearnedRows { param, ids: symbolic.ids(shape.rows), n_ids: shape.rows }
         }
