@@ -29,7 +29,7 @@ pub use report::{
     BatchDone, CacheReport, ChosenBy, EpochReport, EpochTimes, LinkScores, PartialEpoch, RunSummary, Scores,
     StageTimes, TestReport, TripleScores,
 };
-pub(crate) use runs::train_runs;
+pub(crate) use runs::{epoch_of_steps, train_runs};
 pub(crate) use scorer::Scorer;
 pub(crate) use state::Stopwatch;
 pub use state::{Run, RunState, StepCallback};

@@ -2,15 +2,40 @@
 
 use std::path::Path;
 
-use girih_compute::Backend;
+use girih_compute::{Backend, Dtype, Shape};
 
 use super::checkpoint::{Checkpoint, DataShape};
 use super::observe::{Control, Event, Outcome, SessionOptions, checkpoint_path};
 use super::prepare::check_builder;
+use super::report::StageTimes;
 use super::state::{Run, RunState};
 use super::thinned::Thinned;
 use crate::TrainError;
 use crate::config::{BatchConfig, Schedule, TaskKind, TrainConfig, differences};
+
+/// Epoch of a step for each batch. Batch `i` has `sizes[i]` terms in its loss; `step` writes its mean to row `i` of the
+/// matrix that it gets. Returns the mean over all terms, and the times of all steps. Losses stay on the device until the
+/// last step is launched.
+///
+/// # Errors
+/// As `step`, and when a loss is not finite.
+pub(crate) fn epoch_of_steps<'a, B: Backend + 'a, R: Run<'a, B>>(
+    run: &mut R,
+    lr: f64,
+    sizes: &[usize],
+    mut step: impl FnMut(&mut R, usize, &mut B::Matrix) -> Result<StageTimes, TrainError>,
+) -> Result<(f32, StageTimes), TrainError> {
+    let (state, mut times) = (run.state_mut(), StageTimes::default());
+    let mut losses = state.pool.take(state.backend, Shape::new(sizes.len(), 1), Dtype::F32)?;
+    for batch in 0..sizes.len() {
+        times += step(run, batch, &mut losses)?;
+    }
+    let state = run.state_mut();
+    let values = state.losses(lr, &losses, sizes.len())?;
+    state.pool.give(state.backend, losses);
+    let total: f64 = values.iter().zip(sizes).map(|(&loss, &size)| f64::from(loss) * size as f64).sum();
+    Ok(((total / sizes.iter().sum::<usize>() as f64) as f32, times))
+}
 
 /// Trains the runs created by `start`, one after the other.
 pub(crate) fn train_runs<'a, B: Backend + 'a>(

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use girih_compute::{AdamStep, Backend};
+use girih_compute::{AdamStep, Backend, Shape};
 use girih_graph_format::Matrix;
 use girih_graph_format::file::{check_mapped_files, replaced_files};
 use girih_random::Key;
@@ -264,6 +264,25 @@ impl<'a, B: Backend> RunState<'a, B> {
     pub(crate) fn step(&mut self, step: AdamStep) -> Result<(), TrainError> {
         let Self { backend, optimizer, gradients, params, pool, .. } = self;
         Ok(optimizer.apply((*backend, pool), step, gradients, params)?)
+    }
+
+    /// Takes an optimiser step at learning rate `lr`, keeps the loss of the pass in row `row` of `losses`, and returns the
+    /// time.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn step_keeping(
+        &mut self,
+        lr: f64,
+        loss: B::Matrix,
+        (losses, row): (&mut B::Matrix, usize),
+    ) -> Result<Duration, TrainError> {
+        let mut stopwatch = Stopwatch::start();
+        let step = self.optimizer.begin(lr);
+        self.step(step)?;
+        self.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
+        self.pool.give(self.backend, loss);
+        Ok(stopwatch.next())
     }
 
     /// Losses of `n` steps at learning rate `lr`: the first `n` rows of `losses`, on the host.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use girih_compute::{Backend, Dtype, Shape};
+use girih_compute::Backend;
 use girih_datasets::Interactions;
 use girih_graph_format::{Matrix, NodeId};
 use girih_random::purpose;
@@ -12,7 +12,9 @@ use super::rank::top_items;
 use super::triples::Triples;
 use crate::TrainError;
 use crate::config::{OptimizerConfig, TrainConfig};
-use crate::engine::{Ranking, Run, RunState, Scores, StageTimes, StepCallback, Stopwatch, TOP_K, TestReport};
+use crate::engine::{
+    Ranking, Run, RunState, Scores, StageTimes, StepCallback, Stopwatch, TOP_K, TestReport, epoch_of_steps,
+};
 use crate::layers::Inputs;
 use crate::models::Model;
 use crate::tape::{Mode, ParamId, Params, Pool, Tape};
@@ -54,28 +56,19 @@ impl<'a, B: Backend> Recommender<'a, B> {
         Ok(Self { state, inputs, interactions, model, embedding, blocks: Pool::default() })
     }
 
-    /// One step on the triples of `nodes`. Writes their mean loss to row `row` of `losses`.
-    fn step(
-        &mut self,
-        lr: f64,
-        nodes: &[NodeId],
-        (losses, row): (&mut B::Matrix, usize),
-    ) -> Result<StageTimes, TrainError> {
+    /// One step on the triples of `nodes`. Writes their mean loss to a row of a matrix.
+    fn step(&mut self, lr: f64, nodes: &[NodeId], kept: (&mut B::Matrix, usize)) -> Result<StageTimes, TrainError> {
         let (mut stopwatch, Self { state, inputs, model, embedding, .. }) = (Stopwatch::start(), self);
         let batch = Batch::new(state.backend, nodes, inputs.ranks.as_ref())?;
         let uploaded = stopwatch.next();
         let (key, decay) = (state.key(purpose::DROPOUT), state.config.optimizer.weight_decay as f32);
         let (loss, times) = state.passes(key, |tape| Ok(batch.loss(tape, &**model, inputs, *embedding, decay)?))?;
-        let mut stopwatch = Stopwatch::start();
-        let step = state.optimizer.begin(lr);
-        state.step(step)?;
-        state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
-        state.pool.give(state.backend, loss);
+        let optimizer = state.step_keeping(lr, loss, kept)?;
         if inputs.ranks.is_some() {
             // Numbers of held and fetched rows differ from batch to batch.
             state.pool.drop_unused();
         }
-        Ok(StageTimes { forward: uploaded + times.forward, optimizer: stopwatch.next(), ..times })
+        Ok(StageTimes { forward: uploaded + times.forward, optimizer, ..times })
     }
 
     /// Ranks the [`TOP_K`] best items for every user with the current parameters; see
@@ -128,24 +121,19 @@ impl<'a, B: Backend> Run<'a, B> for Recommender<'a, B> {
         self.interactions.test().nnz() > 0
     }
 
-    /// One step on every batch. Drawing a batch counts as forward time. Losses stay on the device until the last step
-    /// is launched.
+    /// One step on every batch. Drawing a batch counts as forward time.
     fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let key = self.state.key(purpose::TRIPLES);
         let triples = Triples::new(self.interactions, key, self.state.config.batch_size);
-        let (n_batches, mut times) = (triples.n_batches(), StageTimes::default());
-        let mut losses = self.state.pool.take(self.state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
-        for batch in 0..n_batches {
+        let sizes: Vec<usize> = (0..triples.n_batches()).map(|batch| triples.n_triples(batch)).collect();
+        let step = |run: &mut Self, batch: usize, losses: &mut B::Matrix| {
             let mut stopwatch = Stopwatch::start();
             let nodes = triples.batch(batch);
-            times.forward += stopwatch.next();
-            times += self.step(lr, &nodes, (&mut losses, batch))?;
-        }
-        let values = self.state.losses(lr, &losses, n_batches)?;
-        self.state.pool.give(self.state.backend, losses);
-        let weighed = values.iter().enumerate();
-        let total: f64 = weighed.map(|(batch, &loss)| f64::from(loss) * triples.n_triples(batch) as f64).sum();
-        Ok(Some(((total / self.interactions.train().nnz() as f64) as f32, times)))
+            let drawn = stopwatch.next();
+            let times = run.step(lr, &nodes, (losses, batch))?;
+            Ok(StageTimes { forward: drawn + times.forward, ..times })
+        };
+        epoch_of_steps(self, lr, &sizes, step).map(Some)
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {

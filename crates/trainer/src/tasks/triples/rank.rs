@@ -1,6 +1,7 @@
 //! [`rank_entities`]: ranks of the answers to queries among all entities, in blocks of queries.
 
 use girih_compute::Backend;
+use girih_graph_format::Matrix;
 use rayon::prelude::*;
 
 use super::batch::Asked;
@@ -24,6 +25,18 @@ pub(super) struct Network<'a, B: Backend> {
     pub(super) diagonal: &'a Diagonal<B>,
 }
 
+impl<'a, B: Backend> Network<'a, B> {
+    /// Rows of all entities with the current parameters, on the host.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(super) fn entities(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
+        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
+        let entities = self.model.forward(&mut tape, self.inputs)?;
+        Ok(state.backend.download(tape.value(entities))?)
+    }
+}
+
 /// Ranks from 1 of the answers to `queries` among all entities, of which the other `known` answers do not count. Ties
 /// count as the mean of the best and the worst rank.
 ///
@@ -31,10 +44,13 @@ pub(super) struct Network<'a, B: Backend> {
 /// When the backend fails.
 pub(super) fn rank_entities<'a, B: Backend>(
     state: &mut RunState<'a, B>,
-    Network { model, inputs, decoder, diagonal }: &Network<'a, B>,
+    network: &Network<'a, B>,
     known: &Known,
     queries: &[Query],
 ) -> Result<Vec<f64>, TrainError> {
+    let Network { model, inputs, decoder, diagonal } = network;
+    // The rows of all entities do not change from block to block.
+    let on_host = if decoder.is_product() { None } else { Some(network.entities(state)?) };
     let block_len = (BLOCK_BYTES / (inputs.n_nodes.max(1) * size_of::<f32>())).max(1);
     let mut ranks = Vec::with_capacity(queries.len());
     for block in queries.chunks(block_len) {
@@ -42,12 +58,12 @@ pub(super) fn rank_entities<'a, B: Backend>(
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
         let entities = model.forward(&mut tape, inputs)?;
         let query_rows = asked.query_rows(&mut tape, decoder, entities)?;
-        let on_host = |tape: &Tape<'_, B>, var| state.backend.download(tape.value(var));
-        let scores = if decoder.is_product() {
-            let scores = decoder.scores_of_all(&mut tape, (query_rows, entities), diagonal)?;
-            on_host(&tape, scores)?
-        } else {
-            decoder.scores_on_host(&on_host(&tape, query_rows)?, &on_host(&tape, entities)?)?
+        let scores = match &on_host {
+            Some(entities) => decoder.scores_on_host(&state.backend.download(tape.value(query_rows))?, entities)?,
+            None => {
+                let scores = decoder.scores_of_all(&mut tape, (query_rows, entities), diagonal)?;
+                state.backend.download(tape.value(scores))?
+            }
         };
         let rank =
             |(at, &query): (usize, &Query)| filtered_rank(scores.row(at), query.answer as usize, known.answers(query));

@@ -1,6 +1,6 @@
 //! [`TripleTrainer`]: one training run on batches of triples.
 
-use girih_compute::{Backend, Dtype, Shape};
+use girih_compute::Backend;
 use girih_graph_format::Matrix;
 use girih_random::{Key, purpose};
 
@@ -12,9 +12,9 @@ use super::session::TripleData;
 use crate::TrainError;
 use crate::config::{OptimizerConfig, TrainConfig};
 use crate::engine::{
-    EntityRanks, Run, RunState, Scores, StageTimes, StepCallback, Stopwatch, TestReport, TripleScores,
+    EntityRanks, Run, RunState, Scores, StageTimes, StepCallback, Stopwatch, TestReport, TripleScores, epoch_of_steps,
 };
-use crate::tape::{Mode, Params, Tape};
+use crate::tape::Params;
 
 /// One run, epoch by epoch. A step asks for the tails and the heads of a batch of triples.
 pub struct TripleTrainer<'a, B: Backend> {
@@ -38,12 +38,12 @@ impl<'a, B: Backend> TripleTrainer<'a, B> {
         Ok(Self { state, network, data })
     }
 
-    /// One step on a list of queries. Writes their mean loss to row `row` of `losses`.
+    /// One step on a list of queries. Writes their mean loss to a row of a matrix.
     fn step(
         &mut self,
         (lr, key): (f64, Key),
         list: &QueryList,
-        (losses, row): (&mut B::Matrix, usize),
+        kept: (&mut B::Matrix, usize),
     ) -> Result<StageTimes, TrainError> {
         let (mut stopwatch, Self { state, network, .. }) = (Stopwatch::start(), self);
         let batch = Batch::upload(state.backend, list)?;
@@ -54,12 +54,8 @@ impl<'a, B: Backend> TripleTrainer<'a, B> {
             let entities = network.model.forward(tape, network.inputs)?;
             Ok(batch.loss(tape, &network.decoder, (entities, network.diagonal), options)?)
         })?;
-        let mut stopwatch = Stopwatch::start();
-        let step = state.optimizer.begin(lr);
-        state.step(step)?;
-        state.backend.copy_block(Shape::new(1, 1), &loss, (0, 0), losses, (row, 0))?;
-        state.pool.give(state.backend, loss);
-        Ok(StageTimes { batches, optimizer: stopwatch.next(), ..times })
+        let optimizer = state.step_keeping(lr, loss, kept)?;
+        Ok(StageTimes { batches, optimizer, ..times })
     }
 
     /// Ranks of the answers to some queries.
@@ -73,10 +69,7 @@ impl<'a, B: Backend> TripleTrainer<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub fn entities(&mut self) -> Result<Matrix, TrainError> {
-        let state = &mut self.state;
-        let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
-        let entities = self.network.model.forward(&mut tape, self.network.inputs)?;
-        Ok(state.backend.download(tape.value(entities))?)
+        self.network.entities(&mut self.state)
     }
 }
 
@@ -93,26 +86,21 @@ impl<'a, B: Backend> Run<'a, B> for TripleTrainer<'a, B> {
         !self.data.triples.val.is_empty()
     }
 
-    /// One step on every batch. Drawing a batch counts as batch time. Losses stay on the device until the last step is
-    /// launched.
+    /// One step on every batch. Drawing a batch counts as batch time.
     fn train_once(&mut self, lr: f64, _watch: &mut StepCallback<'_>) -> Result<Option<(f32, StageTimes)>, TrainError> {
         let (config, data) = (self.state.config, self.data);
         let (key, dropout) = (self.state.key(purpose::KNOWLEDGE), self.state.key(purpose::DROPOUT));
-        let sizes = (data.n_entities, data.triples.n_relations());
-        let epoch = TripleEpochs::new(&data.triples.train, sizes, key, config.batch_size);
-        let (n_batches, mut times) = (epoch.n_batches(), StageTimes::default());
-        let mut losses = self.state.pool.take(self.state.backend, Shape::new(n_batches, 1), Dtype::F32)?;
-        for batch in 0..n_batches {
+        let numbers = (data.n_entities, data.triples.n_relations());
+        let epoch = TripleEpochs::new(&data.triples.train, numbers, key, config.batch_size);
+        let sizes: Vec<usize> = (0..epoch.n_batches()).map(|batch| epoch.n_triples(batch)).collect();
+        let step = |run: &mut Self, batch: usize, losses: &mut B::Matrix| {
             let mut stopwatch = Stopwatch::start();
             let list = epoch.batch(batch, config.triples.negatives);
-            times.batches += stopwatch.next();
-            times += self.step((lr, dropout.child(batch as u64)), &list, (&mut losses, batch))?;
-        }
-        let values = self.state.losses(lr, &losses, n_batches)?;
-        self.state.pool.give(self.state.backend, losses);
-        let weighed = values.iter().enumerate();
-        let total: f64 = weighed.map(|(batch, &loss)| f64::from(loss) * epoch.n_triples(batch) as f64).sum();
-        Ok(Some(((total / data.triples.train.len() as f64) as f32, times)))
+            let drawn = stopwatch.next();
+            let times = run.step((lr, dropout.child(batch as u64)), &list, (losses, batch))?;
+            Ok(StageTimes { batches: drawn + times.batches, ..times })
+        };
+        epoch_of_steps(self, lr, &sizes, step).map(Some)
     }
 
     fn evaluate(&mut self) -> Result<Scores, TrainError> {
