@@ -46,12 +46,6 @@ impl TypedExcluded {
     pub(super) fn of_type(&self, edge_type: usize) -> Option<&ExcludedEdges> {
         self.of_types.get(edge_type)
     }
-
-    /// Whether no edge is excluded.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.of_types.iter().all(ExcludedEdges::is_empty)
-    }
 }
 
 /// Position, among the edges of a reverse relation, of the edge at a position of a relation, if it is there.

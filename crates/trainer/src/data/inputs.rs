@@ -21,6 +21,24 @@ use crate::tape::{EncodedInput, Graph, ParamId, Pool};
 const DENSE_FROM: f64 = 0.125;
 
 impl<B: Backend> Inputs<B> {
+    /// Moves a graph to the device, with its features, and the relations that a model reads if it has types.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn of_data(
+        backend: &B,
+        (graph, typed): (Csr, Option<&TypedData>),
+        features: NodeFeatures,
+        input_spec: &InputSpec,
+        precision: Dtype,
+    ) -> Result<Self, TrainError> {
+        let inputs = Self::of_features(backend, graph, features, input_spec, precision)?;
+        match typed {
+            None => Ok(inputs),
+            Some(typed) => Ok(inputs.with_relations(backend, typed, input_spec, precision)?),
+        }
+    }
+
     /// Moves a graph to the device, with its features if it has some that are not learned.
     ///
     /// # Errors

@@ -86,10 +86,7 @@ impl<B: MiniBatchBackend> MiniBatchData<B> {
         let scored_from = scores_other.then(|| Neighborhoods::new(&graph, adjacency)).transpose()?;
         let sums = summed(config, input_spec);
         let input_spec = &if by_layers { InputSpec { graph: None, ..raw(input_spec) } } else { raw(input_spec) };
-        let sparse = match &features {
-            Features::Sparse(csr) => Some(csr.clone()),
-            Features::Dense(_) | Features::Compressed(_) => None,
-        };
+        let sparse = features.as_sparse().cloned();
         let by_device = !host_samples && sampled_by_device(config);
         let placed_on = (by_device && backend.has_own_memory()).then_some(n_devices);
         let row_bytes = match &features {

@@ -29,7 +29,7 @@ impl<'a> TypedSeeds<'a> {
     /// Batches of the nodes `seeds`, given by global ids, for a model that reads `spec`.
     ///
     /// # Errors
-    /// When the fan-out does not fit the graph or the layers, or the batch size is zero.
+    /// When the fan-out does not fit the graph or the layers.
     pub(crate) fn new(
         typed: &'a TypedData,
         spec: &RelationSpec,
@@ -40,9 +40,6 @@ impl<'a> TypedSeeds<'a> {
         let fan_out = config.batch.typed_fan_out(schema, spec.layers.len())?;
         let options = TypedOptions { replace: config.batch.replace, ..TypedOptions::default() };
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-        if batch_size == 0 {
-            return Err(TrainError::invalid("the batch size is 0: give at least 1"));
-        }
         let averaged_first = |types: &LayerTypes| LayerTypes { transformed: Vec::new(), ..types.clone() };
         Ok(Self {
             graph: &typed.graph,

@@ -51,15 +51,16 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         check_batches(config.model.name(), &spec)?;
         let typed = dataset.typed.expect("models of relations get typed data");
         let sparse = match &features {
-            NodeFeatures::Given(features) => vec![sparse_of(features)],
+            NodeFeatures::Given(features) => vec![features.as_sparse().cloned()],
             NodeFeatures::Learned | NodeFeatures::None => {
-                let of_type = |&of: &usize| typed.features.get(of).and_then(TypeFeatures::given).and_then(sparse_of);
+                let given = |&of: &usize| typed.features.get(of).and_then(TypeFeatures::given);
+                let of_type = |of| given(of).and_then(Features::as_sparse).cloned();
                 spec.layers[0].sources.iter().map(of_type).collect()
             }
         };
         let targets = Targets::upload(backend, &labels)?;
-        let inputs = Inputs::of_features(backend, dataset.graph, features, &input_spec, config.precision)?;
-        let inputs = inputs.with_relations(backend, &typed, &input_spec, config.precision)?;
+        let graphs = (dataset.graph, Some(&*typed));
+        let inputs = Inputs::of_data(backend, graphs, features, &input_spec, config.precision)?;
         Ok(Self { inputs, typed, sparse, spec, targets, labels, splits: dataset.splits, source })
     }
 
@@ -105,12 +106,4 @@ fn check_batches(model: &str, spec: &RelationSpec) -> Result<(), TrainError> {
         "{model} without features learns a row for each pair of a node and a relation, which mini-batches do not read: give \
          --batch full, or --features-from embedding:WIDTH for a row for each node"
     )))
-}
-
-/// Sparse features, if they are sparse.
-fn sparse_of(features: &Features) -> Option<Csr> {
-    match features {
-        Features::Sparse(csr) => Some(csr.clone()),
-        Features::Dense(_) | Features::Compressed(_) => None,
-    }
 }

@@ -32,10 +32,8 @@ impl<'m, B: Backend> FullBatchSession<'m, B> {
         let input_spec = source.input_spec(backend)?;
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config, &input_spec)?;
         let targets = Targets::upload(backend, &labels)?;
-        let mut inputs = Inputs::of_features(backend, dataset.graph, features, &input_spec, config.precision)?;
-        if let Some(typed) = &dataset.typed {
-            inputs = inputs.with_relations(backend, typed, &input_spec, config.precision)?;
-        }
+        let graphs = (dataset.graph, dataset.typed.as_deref());
+        let inputs = Inputs::of_data(backend, graphs, features, &input_spec, config.precision)?;
         Ok(Self { inputs, targets, labels, splits: dataset.splits, source })
     }
 
