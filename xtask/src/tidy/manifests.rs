@@ -28,34 +28,10 @@ pub fn check(listing: &Listing) -> Vec<Finding> {
     let layers = listing.text(architecture::PAGE).map(code_map).unwrap_or_default();
     let is_member = |file: &&File| file.path.ends_with("/Cargo.toml");
     let members = listing.files().filter(is_member);
-    members.flat_map(|file| check_member(file, &layers).into_iter().chain(unit_tests(listing, file))).collect()
+    members.flat_map(|file| check_member(listing, file, &layers)).collect()
 }
 
-/// Checks that a library without `test = false` has unit tests, for which it is compiled a second time, and that one with it
-/// has none, which nobody would run.
-fn unit_tests(listing: &Listing, manifest: &File) -> Vec<Finding> {
-    let text = manifest.text().unwrap_or_default();
-    let Some(folder) = manifest.path.strip_suffix("Cargo.toml") else { return Vec::new() };
-    let library = format!("{folder}src/lib.rs");
-    let Some(settings) = text.parse::<Table>().ok().filter(|_| listing.exists(&library)) else { return Vec::new() };
-    let is_left_out = settings.get("lib").and_then(|lib| lib.get("test")) == Some(&Value::Boolean(false));
-    let is_source = |file: &&File| file.path.starts_with(&format!("{folder}src/")) && file.extension() == "rs";
-    let has_tests = |file: &&File| file.text().is_some_and(|text| text.contains(UNIT_TEST));
-    match (is_left_out, listing.files().filter(is_source).find(has_tests)) {
-        (true, Some(file)) => {
-            let line = line_of(file.text().unwrap_or_default(), UNIT_TEST);
-            let what = "a unit test of a library with `test = false`, which nobody runs";
-            vec![Finding::new(&file.path, line, what.to_owned(), format!("move it to {folder}tests"))]
-        }
-        (false, None) => {
-            let what = "a library without unit tests is compiled a second time for them";
-            vec![Finding::new(&manifest.path, 1, what.to_owned(), "write `test = false` below `[lib]`")]
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn check_member(file: &File, layers: &[String]) -> Vec<Finding> {
+fn check_member(listing: &Listing, file: &File, layers: &[String]) -> Vec<Finding> {
     let text = file.text().unwrap_or_default();
     match text.parse::<Table>() {
         Err(e) => vec![Finding::new(&file.path, 1, format!("not a manifest: {}", e.message()), "correct the syntax")],
@@ -65,6 +41,7 @@ fn check_member(file: &File, layers: &[String]) -> Vec<Finding> {
             findings.extend(member.shared_lints());
             findings.extend(member.layering(layers));
             findings.extend(member.cuda());
+            findings.extend(member.unit_tests(listing));
             findings
         }
     }
@@ -133,6 +110,27 @@ impl Member<'_> {
         let seen = !homes.contains(&self.path) && self.dependencies().any(|dependency| dependency == package);
         let remedy = format!("only {} may; put what needs it there", homes[0]);
         seen.then(|| self.finding(package, format!("depends on {package}"), remedy))
+    }
+
+    /// Checks that a library without `test = false` has unit tests, for which it is compiled a second time, and that one
+    /// with it has none, which nobody would run.
+    fn unit_tests(&self, listing: &Listing) -> Option<Finding> {
+        let folder = self.path.strip_suffix("Cargo.toml").filter(|at| listing.exists(&format!("{at}src/lib.rs")))?;
+        let is_left_out = self.manifest.get("lib").and_then(|lib| lib.get("test")) == Some(&Value::Boolean(false));
+        let is_source = |file: &&File| file.path.starts_with(&format!("{folder}src/")) && file.extension() == "rs";
+        let has_tests = |file: &&File| file.text().is_some_and(|text| text.contains(UNIT_TEST));
+        match (is_left_out, listing.files().filter(is_source).find(has_tests)) {
+            (true, Some(file)) => {
+                let line = line_of(file.text().unwrap_or_default(), UNIT_TEST);
+                let what = "a unit test of a library with `test = false`, which nobody runs".to_owned();
+                Some(Finding::new(&file.path, line, what, format!("move it to {folder}tests")))
+            }
+            (false, None) => {
+                let what = "a library without unit tests is compiled a second time for them".to_owned();
+                Some(Finding::new(self.path, 1, what, "write `test = false` below `[lib]`"))
+            }
+            _ => None,
+        }
     }
 
     fn dependencies(&self) -> impl Iterator<Item = &str> {
