@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_compress::CodecSpec;
-use girih_graph_format::{Csr, NodeId, Notes, Permutation, TypedGraph};
+use girih_graph_format::{Csr, NodeId, Notes, Permutation, TimedRows, TypedGraph};
 
 pub(crate) use self::edge_split::check_train;
 pub use self::edge_split::{Edge, EdgeSplit, HeldOutEdges, Negatives};
@@ -40,6 +40,8 @@ pub struct Dataset {
     /// Types of nodes and edges, if they have types; `graph` is then the union of all relations over global ids, without
     /// weights.
     pub typed: Option<Arc<TypedData>>,
+    /// Edges with their times, if these are read; `graph` merges those between two nodes.
+    pub timed: Option<Arc<TimedRows>>,
     /// Names of nodes and classes, if the data has names.
     pub names: Option<Arc<Names>>,
     /// One row per node, if there are features.
@@ -72,6 +74,7 @@ impl PartialEq for Dataset {
         self.name == other.name
             && self.graph == other.graph
             && self.typed == other.typed
+            && self.timed == other.timed
             && self.names == other.names
             && self.features == other.features
             && self.features_from == other.features_from
@@ -100,6 +103,7 @@ impl Dataset {
             name: name.into(),
             graph,
             typed: None,
+            timed: None,
             names: None,
             features,
             features_from: None,
@@ -189,6 +193,10 @@ impl Dataset {
             let has_features_of_all = self.features.is_some() || self.features_from.is_some();
             types::check_target(typed, self.labels.as_ref(), &self.splits, has_features_of_all)?;
         }
+        if let Some(timed) = self.timed.as_ref().filter(|timed| timed.n_nodes() != self.n_nodes()) {
+            let (n_timed, n_nodes) = (timed.n_nodes(), self.n_nodes());
+            return Err(DatasetError::invalid(format!("timed edges of {n_timed} nodes, in a graph of {n_nodes}")));
+        }
         if let Some(names) = &self.names {
             names.validate(self.n_nodes(), self.n_classes())?;
         }
@@ -258,6 +266,11 @@ impl Dataset {
         if let Some(triples) = &self.triples {
             triples.add_to(&mut hash);
         }
+        if let Some(timed) = &self.timed {
+            hash.update(bytemuck::cast_slice(timed.indptr()));
+            hash.update(bytemuck::cast_slice(timed.sources()));
+            hash.update(bytemuck::cast_slice(timed.times()));
+        }
         hash
     }
 
@@ -291,6 +304,7 @@ impl Dataset {
             name,
             graph,
             typed,
+            timed,
             names,
             features,
             features_from,
@@ -315,6 +329,7 @@ impl Dataset {
             name,
             graph: graph.permuted(order),
             typed: typed.map(|typed| types::permuted(&typed, order).map(Arc::new)).transpose()?,
+            timed: timed.map(|timed| Arc::new(timed.permuted(order))),
             names: names.map(|names| Arc::new(names.permuted(order))),
             features: features.map(|features| features.permuted(order)).transpose()?,
             features_from,

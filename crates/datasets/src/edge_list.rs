@@ -1,12 +1,13 @@
 //! Edge lists as data sets: the graph of a text file.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
     Array, EdgeList, EdgeListOptions, Verify, count_table_rows, read_edge_list, sparse_npz_rows,
 };
-use girih_graph_format::{Coo, Duplicates, NodeId};
+use girih_graph_format::{Coo, Duplicates, NodeId, TimedRows, Times};
 
 use crate::edges::{directed_as, to_graph};
 use crate::file_kind::{ending, stem};
@@ -24,15 +25,18 @@ pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, Datase
     let default = if edges.values().is_some() { Duplicates::Sum } else { Duplicates::Merge };
     let graph = to_graph(&edges, options, default, &mut notes).map_err(|e| e.at(path))?;
     let graph = directed_as(graph, options, list.directed != Some(true), &mut notes);
+    let both_ways = options.symmetrize.unwrap_or(list.directed != Some(true));
+    let in_time = |times: &Times| TimedRows::new(graph.n_rows(), edges.cols(), edges.rows(), times, both_ways);
+    let timed = list.times.as_ref().map(in_time).transpose().map_err(|e| e.at(path))?.map(Arc::new);
     let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;
-    Ok(Dataset { notes, ..dataset })
+    Ok(Dataset { notes, timed, ..dataset })
 }
 
 /// Edges of a list; rows of features, if given, set the number of nodes.
 fn read(path: &Path, options: &LoadOptions) -> Result<EdgeList, DatasetError> {
     let read = |n_nodes| {
-        let LoadOptions { columns, bipartite, .. } = options.clone();
-        read_edge_list(path, &EdgeListOptions { n_nodes, columns, bipartite })
+        let LoadOptions { columns, bipartite, times, .. } = options.clone();
+        read_edge_list(path, &EdgeListOptions { n_nodes, columns, bipartite, times })
     };
     let Some(features) = options.features.as_deref() else { return Ok(read(None)?) };
     let first = options.ids_from.unwrap_or(0) as usize;

@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 
 use girih_graph_format::file::{
-    Array, Missing, Npz, Table, Tensors, Verify, read_matrix_market, read_metis, read_sparse_npz, read_table,
-    sparse_from_npz,
+    Array, Missing, Npz, ReadTimes, Table, Tensors, Verify, read_matrix_market, read_metis, read_sparse_npz,
+    read_table, sparse_from_npz,
 };
 use girih_graph_format::{Csr, Duplicates, FormatError, Notes};
 use rayon::prelude::*;
@@ -54,8 +54,21 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let dataset = with_doubtful_sums(dataset).with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
     let dataset = choose_split(with_split(dataset, options)?, options.split)?;
+    check_times(&dataset, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     Ok(dataset)
+}
+
+/// Refuses data without times, if they were asked for.
+fn check_times(dataset: &Dataset, options: &LoadOptions) -> Result<(), DatasetError> {
+    if options.times != ReadTimes::Required || dataset.timed.is_some() {
+        return Ok(());
+    }
+    Err(DatasetError::invalid(format!(
+        "{} has no times of edges that girih reads; only lists of edges have them, in a column named time or timestamp, or as \
+         --columns source,target,time says",
+        dataset.name
+    )))
 }
 
 /// Data with a warning, if rows of features that were divided by their sums have values of both signs: their sums may be

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
-use girih_graph_format::file::{Columns, Verify};
+use girih_graph_format::file::{Columns, ReadTimes, Verify};
 
 use crate::{DatasetError, FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames, TypeRules};
 
@@ -63,6 +63,8 @@ pub struct LoadOptions {
     pub bipartite: Option<bool>,
     /// Id of the first node in an edge list, 0 or 1; `None`: 0.
     pub ids_from: Option<u32>,
+    /// Whether times of edges are read; only edge lists have them.
+    pub times: ReadTimes,
     /// Treatment of literals in N-Triples; `None`: they are nodes.
     pub literals: Option<Literals>,
     /// Whether relations get reverse relations. `None`: relations of girih's own files stay as they are; others get one
@@ -103,6 +105,7 @@ impl Default for LoadOptions {
             columns: None,
             bipartite: None,
             ids_from: None,
+            times: ReadTimes::No,
             literals: None,
             reverse: None,
             target: None,

@@ -2,6 +2,7 @@
 //!
 //! - [`Csr`]: a sparse matrix by rows: the in-neighbors of every node. Start here.
 //! - [`TypedGraph`]: a matrix for each type of edges, and its [`Schema`].
+//! - [`TimedRows`]: the edges into every node, oldest first.
 //! - [`Coo`]: a list of edges, the input of [`Coo::to_csr`].
 //! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps, and the rest as a CSR.
 //! - [`Permutation`]: a new numbering of nodes.
@@ -41,6 +42,7 @@ mod rows;
 mod schema;
 mod strips;
 mod tiles;
+mod timed;
 mod typed;
 
 #[cfg(feature = "petgraph")]
@@ -61,6 +63,7 @@ pub use permutation::Permutation;
 pub use reuse::ReuseCurve;
 pub use schema::{EdgeType, NodeType, Schema};
 pub use tiles::{TileHistogram, TileMatrix};
+pub use timed::{MAX_DECIMALS, Tick, TimeWindow, TimedEdge, TimedRow, TimedRows, Times};
 pub use typed::{PlacedRelation, RelationSize, RelationSizes, TypedGraph};
 
 /// Id of a node, in `0..n_nodes`; always below [`MAX_NODES`].

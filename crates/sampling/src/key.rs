@@ -31,6 +31,8 @@ pub(crate) enum Scheme {
     SaintRoots = 5,
     /// Nodes of a layer.
     Layer = 6,
+    /// Neighbors of nodes in a tree of one seed.
+    Trees = 7,
 }
 
 impl DrawKey {
@@ -43,6 +45,11 @@ impl DrawKey {
     /// Draws of a hop.
     pub(crate) fn hop(self, scheme: Scheme, hop: u32) -> HopDraws {
         HopDraws { key: self.below(scheme), batch: self.batch, hop }
+    }
+
+    /// Draws of a hop in the tree of one seed, given by its position in the batch.
+    pub(crate) fn of_tree(self, tree: u32, hop: u32) -> HopDraws {
+        HopDraws { key: self.below(Scheme::Trees).child(u64::from(tree)), batch: self.batch, hop }
     }
 
     /// Random key of neighbor draws, for kernels that compute counters themselves.

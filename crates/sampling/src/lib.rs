@@ -11,6 +11,7 @@
 //! - [`NeighborSampler`]: some neighbors of each node, hop by hop, with a [`FanOut`]; or of all nodes together, see
 //!   [`Draws`].
 //! - [`TypedSampler`]: neighbors by edge type in a typed graph, as a [`TypedBatch`].
+//! - [`TimedSampler`]: neighbors by the edges that a seed sees at its time, as a [`TimedBatch`].
 //! - [`Topology`]: the source of its draws: a graph, or [patches](Patch) of one that other ranks hold.
 //! - [`LayerSampler`]: some nodes for a whole hop.
 //! - [`Bias`] and [`ExcludedEdges`]: edges that are drawn with unequal chances, or not at all.
@@ -48,6 +49,7 @@ mod sampler;
 mod subgraph;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod timed;
 mod topology;
 mod typed;
 mod walk;
@@ -71,6 +73,7 @@ pub use prefetch::{Prefetched, PrefetchedEpoch};
 pub use saint::SaintSampler;
 pub use sampler::Sampler;
 pub use subgraph::{Subgraph, SubgraphSampler};
+pub use timed::{Admits, Bound, Strategy, TimeRule, TimedBatch, TimedOptions, TimedSampler, TimedSeed};
 pub use topology::{DrawnHop, Hop, HopSource, Topology};
 pub use typed::{
     FanOutRules, RelationRows, TypedBatch, TypedBlock, TypedExcluded, TypedFanOut, TypedOptions, TypedSampler,

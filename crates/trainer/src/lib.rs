@@ -60,8 +60,8 @@ pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
     DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DecoderKind, DeviceKind, Distance, EdgeWeights, ExecutionPlan, Jump,
     LinkConfig, Metric, ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig,
-    OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TrainConfig, TripleConfig,
-    differences, parse_codec, supported,
+    OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TimeConfig, TimeSpan,
+    TrainConfig, TripleConfig, differences, parse_codec, supported,
 };
 pub use data::unread_types;
 pub use engine::{

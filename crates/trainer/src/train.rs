@@ -10,7 +10,9 @@ use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
     restore_best, train_runs, with_labels_for,
 };
-use crate::minibatch::{LinkSession, MiniBatch, MiniBatchSession, TypedSession, embed, scores_by_layers};
+use crate::minibatch::{
+    LinkSession, MiniBatch, MiniBatchSession, TimedLinkSession, TypedSession, embed, scores_by_layers,
+};
 use crate::models::BuildModel;
 use crate::tasks::nodes::{FullBatch, FullBatchSession};
 use crate::tasks::recommend::{self, RecommenderSession};
@@ -59,6 +61,10 @@ pub fn train_model<B: MiniBatchBackend>(
         }
         ExecutionPlan::Triples => {
             let session = TripleSession::new(backend, dataset, source)?;
+            train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run)?)))
+        }
+        ExecutionPlan::Links if config.time.is_set() => {
+            let session = TimedLinkSession::new(backend, dataset, source)?;
             train_runs(config, &data, options, observe, |run| Ok(Box::new(session.run(backend, run)?)))
         }
         ExecutionPlan::Links => {

@@ -15,6 +15,7 @@ mod sample;
 mod serve;
 mod settings;
 mod suggest;
+mod time;
 mod train;
 mod weights;
 
@@ -43,6 +44,7 @@ pub use self::sample::{CutChoice, Importance, SampleArgs};
 pub use self::serve::{EmbedArgs, LimitArgs, ServeArgs};
 pub use self::settings::{ModelSettings, Settings, TierMemory};
 pub use self::suggest::FOREIGN;
+pub use self::time::{TimeSettings, read_times};
 pub use self::train::{EvaluateArgs, PredictArgs, TrainArgs};
 pub use self::weights::{ExportArgs, ImportArgs};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges, TypeNames, TypeRules};
 use girih_graph_format::Duplicates;
-use girih_graph_format::file::{Columns, Verify};
+use girih_graph_format::file::{Columns, ReadTimes, Verify};
 use serde::{Deserialize, Serialize};
 
 use super::RowDivisor;
@@ -260,6 +260,7 @@ impl ReadArgs {
             duplicates: read.duplicates,
             columns: read.columns,
             bipartite: read.bipartite,
+            times: ReadTimes::No,
             ids_from: read.ids_from,
             strict,
             verify: Verify::Full,

@@ -5,13 +5,13 @@ use girih_features::Hotness;
 use girih_sampling::FanOutRules;
 use girih_sampling::relabel::Relabel;
 use girih_trainer::distributed::GraphPlacement;
-use girih_trainer::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE};
+use girih_trainer::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, TimeConfig};
 
 use super::batches::override_fan_out;
 use super::codec::parse_codec;
 use super::{
     CodecChoice, DataArgs, DrawsChoice, ExpandChoice, LayoutChoice, OutputArgs, SampledBatch, SubgraphSettings,
-    any_case,
+    TimeSettings, any_case,
 };
 use crate::sizes;
 
@@ -71,6 +71,8 @@ pub struct SampleArgs {
     /// CPU threads, one batch each [default: one per core]
     #[arg(long, help_heading = "Mini-batches", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
+    #[command(flatten)]
+    pub time: TimeSettings,
     #[command(flatten)]
     pub ranks: SampleRankArgs,
     #[command(flatten)]
@@ -176,6 +178,13 @@ impl SampleArgs {
         let mut config = BatchConfig { kind: self.batch.into(), replace: self.replace, ..BatchConfig::default() };
         override_fan_out(&mut config, self.fanout.as_ref());
         self.subgraphs.override_in(&mut config);
+        config
+    }
+
+    /// Edges that seeds see at their times.
+    pub fn time_config(&self) -> TimeConfig {
+        let mut config = TimeConfig::default();
+        self.time.override_in(&mut config);
         config
     }
 

@@ -13,7 +13,7 @@ use girih_trainer::{
 use super::codec::parse_codec;
 use super::{
     AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, NormArg, NormalizationArg,
-    Optimizer, Precision, SelfWeightArg, TaskArg, any_case, one_of,
+    Optimizer, Precision, SelfWeightArg, TaskArg, TimeSettings, any_case, one_of,
 };
 use crate::sizes;
 
@@ -31,6 +31,8 @@ pub struct Settings {
     pub batches: BatchSettings,
     #[command(flatten)]
     pub links: LinkSettings,
+    #[command(flatten)]
+    pub time: TimeSettings,
     /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
     #[arg(long, value_enum, help_heading = "Features")]
     pub precision: Option<Precision>,
@@ -268,6 +270,7 @@ impl Settings {
         self.training.override_in(config);
         self.batches.override_in(config);
         self.links.override_in(config);
+        self.time.override_in(&mut config.time);
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
         set(&mut config.features_from, self.features_from.map(Some));

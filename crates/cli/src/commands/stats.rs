@@ -3,8 +3,9 @@
 mod types;
 
 use girih_compress::CompressedFeatures;
-use girih_datasets::{Components, Dataset, Features, Labels};
-use girih_graph_format::{Csr, TileHistogram};
+use girih_datasets::{Components, Dataset, Features, Labels, LoadOptions};
+use girih_graph_format::file::ReadTimes;
+use girih_graph_format::{Csr, TileHistogram, TimedRows};
 use girih_machine::readable_bytes;
 use girih_partition::counted;
 use girih_reorder::quality::{Quality, WINDOWS};
@@ -19,7 +20,8 @@ use crate::output::Results;
 
 /// Loads the data and describes it.
 pub fn run(args: &StatsArgs) -> Result<(), CliError> {
-    let dataset = load_required(&args.data, &args.data.options(0, 1))?;
+    let options = LoadOptions { times: ReadTimes::IfThere, ..args.data.options(0, 1) };
+    let dataset = load_required(&args.data, &options)?;
     let mut results = Results::default();
     let generated = if dataset.generated { " (generated)" } else { "" };
     results
@@ -28,11 +30,29 @@ pub fn run(args: &StatsArgs) -> Result<(), CliError> {
         .add("nodes", dataset.n_nodes(), "Nodes", dataset.n_nodes().to_string())
         .add("edges", dataset.n_edges(), "Stored edges", dataset.n_edges().to_string());
     types::add(&mut results, &dataset);
+    if let Some(timed) = &dataset.timed {
+        add_times(&mut results, timed);
+    }
     add_topology(&mut results, &dataset.graph);
     add_order(&mut results, &dataset.graph, args.cache);
     add_contents(&mut results, &dataset);
     results.print(args.output.json);
     Ok(())
+}
+
+/// Adds the number of edges with their times, and the span of these.
+fn add_times(results: &mut Results, timed: &TimedRows) {
+    let tick = timed.tick();
+    let (first, last) = timed.span().unwrap_or_default();
+    let ends = [first, last].map(|time| tick.show(time));
+    let mut times: Vec<i64> = timed.edges_in_time().iter().map(|edge| edge.time).collect();
+    times.dedup();
+    let (n_edges, n_times) = (timed.n_edges(), times.len());
+    let shown = format!("{n_edges} edges at {} from {} to {}", counted(n_times, "time"), ends[0], ends[1]);
+    results
+        .add("times", json!({ "first": ends[0], "last": ends[1], "distinct": n_times }), "Times", shown)
+        .add_hidden("timed_edges", n_edges)
+        .add_hidden("tick", tick.to_string());
 }
 
 fn add_topology(results: &mut Results, graph: &Csr) {

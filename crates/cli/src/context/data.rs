@@ -4,7 +4,7 @@ use girih_datasets::{Dataset, LoadOptions, load};
 use girih_trainer::TrainConfig;
 
 use super::reading;
-use crate::args::{DEFAULT_DATA, DataArgs};
+use crate::args::{DEFAULT_DATA, DataArgs, read_times};
 use crate::error::CliError;
 
 /// Loads the data of `--data`; only `train` has default data.
@@ -25,6 +25,7 @@ pub fn load_options(data: &DataArgs, config: &TrainConfig) -> LoadOptions {
         codec: config.codec,
         features_from: config.features_from,
         type_rules: config.type_rules(),
+        times: read_times(&config.time),
         ..data.options(config.seed, config.runs as usize)
     }
 }

@@ -63,7 +63,9 @@ pub use atomic::{NewFolder, remove_unfinished, write_file};
 #[cfg(feature = "text")]
 pub use csv::{Missing, Table, count_table_rows, parse_csv, read_csv, read_integers, read_table};
 #[cfg(feature = "text")]
-pub use edge_list::{Columns, EdgeList, EdgeListOptions, Role, parse_edge_list, read_edge_list, write_edge_list};
+pub use edge_list::{
+    Columns, EdgeList, EdgeListOptions, ReadTimes, Role, parse_edge_list, read_edge_list, write_edge_list,
+};
 #[cfg(feature = "folder")]
 pub use folder::{ArrayWriter, FOLDER_VERSION, Folder, FolderWriter, GraphSizes, MANIFEST, Verify};
 #[cfg(feature = "text")]

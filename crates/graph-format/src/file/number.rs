@@ -15,6 +15,21 @@ pub(crate) fn integer(field: &[u8]) -> Option<u64> {
     })
 }
 
+/// Parses a non-negative decimal number without an exponent, as its digits and the number of those behind the point: `12.50`
+/// is 1250 and 2. `None` for other text, and for more digits than 64 bits with a sign hold.
+pub(crate) fn decimal(field: &[u8]) -> Option<(i64, u8)> {
+    let at = field.iter().position(|&byte| byte == b'.');
+    let (whole, rest) = at.map_or((field, &[][..]), |at| (&field[..at], &field[at + 1..]));
+    if whole.is_empty() || (at.is_some() && rest.is_empty()) {
+        return None;
+    }
+    let digits = whole.iter().chain(rest).try_fold(0_i64, |n, byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        n.checked_mul(10)?.checked_add(i64::from(digit))
+    });
+    Some((digits?, u8::try_from(rest.len()).ok()?))
+}
+
 /// Parses a decimal number to the nearest `f32`; `None` for other text. `nan` and `inf` are numbers here.
 #[inline]
 pub(crate) fn float(field: &[u8]) -> Option<f32> {

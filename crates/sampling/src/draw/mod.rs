@@ -17,7 +17,7 @@ pub(crate) use rule::{Drawn, HopRule, Rule, Sink};
 pub(crate) use shares::{row_weights, shares};
 
 use crate::fan_out::Neighbors;
-use crate::key::HopDraws;
+use crate::key::{HopDraws, Positions};
 use crate::{NodeId, Patch};
 
 /// Memory of draws, for one thread at a time.
@@ -25,6 +25,30 @@ use crate::{NodeId, Patch};
 pub struct DrawScratch {
     lanes: lanes::Ring,
     rows: rows::RowScratch,
+}
+
+impl DrawScratch {
+    /// Positions below `degree`, as a node with so many edges draws them by a fan-out, with replacement or without.
+    pub(crate) fn positions(
+        &mut self,
+        degree: u32,
+        (neighbors, replace): (Neighbors, bool),
+        draws: Positions,
+    ) -> &[u32] {
+        self.rows.positions.clear();
+        match neighbors {
+            Neighbors::Count(count) => self.rows.take(degree, (count, replace), draws),
+            Neighbors::All => self.rows.positions.extend(0..degree),
+        }
+        &self.rows.positions
+    }
+
+    /// The last `count` positions below `degree`, ascending.
+    pub(crate) fn last(&mut self, degree: u32, count: u32) -> &[u32] {
+        self.rows.positions.clear();
+        self.rows.positions.extend(degree.saturating_sub(count)..degree);
+        &self.rows.positions
+    }
 }
 
 /// Draws edges for each node of `frontier`.

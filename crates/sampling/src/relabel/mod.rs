@@ -31,7 +31,7 @@ pub use fast::ToBlockFast;
 pub(crate) use classic::Classic;
 pub(crate) use fast::Fast;
 pub(crate) use fused::Fused;
-pub(crate) use hash::NodeSet;
+pub(crate) use hash::{NodeHasher, NodeSet};
 pub(crate) use rank::{Rank, RankTable};
 
 /// Relabelling operator, from global ids to local ids. Results are equal; time and memory differ.

@@ -14,5 +14,6 @@ mod saint;
 mod seeds;
 mod shared;
 mod subgraphs;
+mod timed;
 mod typed;
 mod walks;

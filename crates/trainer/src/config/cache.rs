@@ -4,6 +4,7 @@ use girih_features::{CacheShares, HostReads, Hotness};
 use serde::{Deserialize, Serialize};
 
 use super::rules::is_default;
+use super::text;
 
 /// Features and rows of the adjacency that devices hold while they sample mini-batches. All others are in host
 /// memory.
@@ -90,22 +91,5 @@ mod shares {
             Written::Number(every_gpu) => Ok(Some(CacheShares { every_gpu, one_gpu: 0.0 })),
             Written::Text(text) => text.parse().map(Some).map_err(D::Error::custom),
         }
-    }
-}
-
-/// Settings that configurations hold as text.
-mod text {
-    use std::fmt::Display;
-    use std::str::FromStr;
-
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<T: Display, S: Serializer>(setting: &T, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_str(setting)
-    }
-
-    pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
-        String::deserialize(input)?.parse().map_err(D::Error::custom)
     }
 }

@@ -13,6 +13,8 @@ mod ranks;
 mod read_settings;
 mod rules;
 pub(crate) mod supported;
+mod text;
+mod time;
 mod triples;
 mod validation;
 
@@ -37,6 +39,7 @@ pub use optimizer::{Decay, OptimizerConfig, OptimizerKind, Schedule};
 pub use own::OwnModel;
 pub use ranks::{GraphPlacement, RankOptions};
 pub use supported::{Cache, Combination, DeviceKind, ExecutionPlan, Reason, supported};
+pub use time::{TimeConfig, TimeSpan};
 pub use triples::{DecoderKind, Distance, TripleConfig};
 
 /// Training configuration. Equal configurations and data give the same result, bit for bit, on one kind of device.
@@ -71,6 +74,9 @@ pub struct TrainConfig {
     /// Split, negatives and embedding width of link prediction.
     #[serde(skip_serializing_if = "is_default")]
     pub links: LinkConfig,
+    /// Edges that the seeds of a batch see at their times; by default, edges have no times.
+    #[serde(skip_serializing_if = "is_default")]
+    pub time: TimeConfig,
     /// Decoder, width and negatives of the task on triples.
     #[serde(skip_serializing_if = "is_default")]
     pub triples: TripleConfig,
@@ -200,6 +206,7 @@ impl Default for TrainConfig {
             batch_size: None,
             batch: BatchConfig::default(),
             links: LinkConfig::default(),
+            time: TimeConfig::default(),
             triples: TripleConfig::default(),
             precision: Dtype::F32,
             codec: None,

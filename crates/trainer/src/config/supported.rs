@@ -31,6 +31,8 @@ pub struct Combination {
     pub batch: BatchKind,
     /// Whether sampling is with replacement.
     pub replace: bool,
+    /// Whether seeds see the edges up to their times alone.
+    pub in_time: bool,
     /// Whether fan-outs differ by edge type.
     pub has_typed_fan_out: bool,
     /// Method that computes the scores of mini-batch runs, if one is given.
@@ -170,6 +172,7 @@ impl Combination {
             norm: model.norm,
             batch: batch.kind,
             replace: batch.replace,
+            in_time: config.time.is_set(),
             has_typed_fan_out: !batch.fanout_by_type.is_empty(),
             score_by: batch.score_by,
             subgraphs_per_step: batch.subgraphs_per_step,
@@ -216,6 +219,7 @@ impl Combination {
         Self {
             batch: BatchKind::Full,
             replace: false,
+            in_time: false,
             has_typed_fan_out: false,
             score_by: None,
             feature_cache: caches,

@@ -13,7 +13,7 @@ use crate::TrainError;
 use crate::data::{upload_adjacency, upload_sparse_features};
 use crate::layers::{FeatureInput, HostLayer, Inputs, LayerGraphs, RelationInput, TypeRows};
 use crate::models::Model;
-use crate::tape::{BlockGraph, Graph, Loss, LossRows, Pool, RowIds, Tape, Targets};
+use crate::tape::{BlockGraph, Graph, Loss, LossRows, Pool, RowIds, Tape, Targets, Var};
 use crate::tasks::links::Pairs;
 
 /// Graph, features and loss targets of a batch on the device.
@@ -113,6 +113,24 @@ impl<B: Backend> Batch<B> {
                 pairs.loss(tape, scores)
             }
         }
+    }
+
+    /// Scores of the pairs of the batch, and their loss.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    ///
+    /// # Panics
+    /// For a batch of nodes.
+    pub(crate) fn scores<'a>(
+        &'a self,
+        tape: &mut Tape<'a, B>,
+        model: &dyn Model<B>,
+    ) -> Result<(Var, Loss<B>), ComputeError> {
+        let BatchLoss::Pairs(pairs) = &self.loss else { panic!("a batch of pairs") };
+        let outputs = model.forward(tape, &self.inputs)?;
+        let scores = pairs.scores(tape, outputs)?;
+        Ok((scores, pairs.loss(tape, scores)?))
     }
 
     /// Returns the buffers of the batch to the pool.

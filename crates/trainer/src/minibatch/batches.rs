@@ -17,6 +17,7 @@ use girih_sampling::{
 use super::Neighborhoods;
 use super::host_batch::{HostBatch, HostBlock, HostGraphs, HostLoss, PatchSource};
 use super::subgraphs::{StepSubgraphs, Subgraphs};
+use super::timed::TimedLinks;
 use super::typed::TypedSeeds;
 use crate::TrainError;
 use crate::config::{BatchKind, DEFAULT_BATCH_SIZE, TrainConfig};
@@ -31,7 +32,8 @@ const RUN_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Source of the batches of a run. A batch depends on it, on the number of the epoch and on its own number.
 pub struct Batches<'a> {
-    /// Graph whose rows batches have, with its normalisation; `None` for a typed graph, whose seeds have it.
+    /// Graph whose rows batches have, with its normalisation; `None` where the source has it: a typed graph, or edges in
+    /// time.
     rows: Option<(&'a Neighborhoods, Adjacency)>,
     source: Source<'a>,
     seed: u64,
@@ -68,6 +70,8 @@ enum Source<'a> {
     /// Training links in an order drawn for each epoch, the batch size in links, and the sampler of blocks for their
     /// ends.
     Links(LinkEpochs<'a>, usize, NeighborSampler),
+    /// Training edges with their times, of one run.
+    Timed(&'a TimedLinks, u64),
 }
 
 impl<'a> Batches<'a> {
@@ -115,6 +119,11 @@ impl<'a> Batches<'a> {
         let source = Source::Links(links, config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE), sampler);
         let rows = Some((neighborhoods, adjacency));
         Ok(Self { rows, source, seed: seed_of_run(config, run), rank: (0, 1) })
+    }
+
+    /// Batches of run `run` of links in time.
+    pub(crate) fn of_timed(links: &'a TimedLinks, config: &TrainConfig, run: u64) -> Self {
+        Self { rows: None, source: Source::Timed(links, run), seed: seed_of_run(config, run), rank: (0, 1) }
     }
 
     /// Batches of a typed graph, on one of several ranks.

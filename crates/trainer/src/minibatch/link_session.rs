@@ -7,6 +7,7 @@ use girih_graph_format::{Csr, Matrix};
 
 use super::batches::Batches;
 use super::data::{DataUse, MiniBatchData};
+use super::timed::embed_in_time;
 use super::train::MiniBatch;
 use crate::TrainError;
 use crate::config::{LinkConfig, TrainConfig};
@@ -179,6 +180,9 @@ pub fn embed_model<B: MiniBatchBackend>(
     let found = DataShape::of(&dataset);
     checkpoint.note_other_contents(&found);
     let source = ModelSource::new(builder, config, &dataset.outline())?;
+    if config.time.is_set() {
+        return embed_in_time(backend, dataset, source, checkpoint);
+    }
     let session = LinkSession::new(backend, dataset, source)?;
     let mut trainer = session.predictor(backend, checkpoint.progress.run)?;
     let (scores, _) = apply_best(&mut trainer, checkpoint)?;

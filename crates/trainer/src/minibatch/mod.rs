@@ -12,6 +12,7 @@
 //!   full graph.
 //! - [`MiniBatch`]: a run.
 //! - [`TypedSession`]: runs on a typed graph, whose batches have blocks by edge type.
+//! - [`TimedLinkSession`]: runs on links in time, whose batches see earlier edges alone.
 //! - [`PatchData`]: the data of ranks that each hold a patch of graph and features, or of features.
 //! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
 //! - [`Grown`]: a graph with new nodes, for predictions.
@@ -38,6 +39,7 @@ mod prefetch;
 mod session;
 mod subgraphs;
 pub(crate) mod tiers;
+mod timed;
 mod train;
 mod typed;
 
@@ -53,5 +55,6 @@ pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
 pub(crate) use policy::{no_neighbors, raw, reads_in_place, summed};
 pub(crate) use session::MiniBatchSession;
 pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
+pub(crate) use timed::TimedLinkSession;
 pub use train::MiniBatch;
 pub(crate) use typed::TypedSession;

@@ -4,20 +4,23 @@ mod ranks;
 mod relabelled;
 mod source;
 mod tiers;
+mod timed;
 mod typed;
 
 use std::time::Duration;
 
-use girih_datasets::{Dataset, TypedData};
+use girih_datasets::{Dataset, LoadOptions, TypedData};
+use girih_graph_format::TimedRows;
 use girih_sampling::digest_of;
-use girih_trainer::BatchConfig;
+use girih_trainer::{BatchConfig, TimeConfig};
 
-use crate::args::SampleArgs;
+use crate::args::{SampleArgs, read_times};
 use crate::context::data::load_with_warnings;
 use crate::error::CliError;
 use crate::output::{Results, median_ms, under_spinner};
 use ranks::Sharing;
 use source::{BatchStats, Source};
+use timed::TimedSource;
 use typed::{TypeCounts, TypedSource, describe_types};
 
 /// Samples all batches and describes them; with `--plan`, places the rows that they read.
@@ -29,7 +32,12 @@ pub fn run(args: &SampleArgs) -> Result<(), CliError> {
         let found = config.kind.name();
         return Err(CliError::Usage(format!("{flag} is for {kind} batches; leave it out for {found} batches")));
     }
-    let dataset = load_with_warnings(&args.data, &args.data.options(args.seed, 1))?;
+    let time = args.time_config();
+    let options = LoadOptions { times: read_times(&time), ..args.data.options(args.seed, 1) };
+    let dataset = load_with_warnings(&args.data, &options)?;
+    if let Some(timed) = &dataset.timed {
+        return run_in_time(args, &config, (&dataset, timed), &time);
+    }
     if let Some(typed) = &dataset.typed {
         return run_on_types(args, &config, (&dataset, typed));
     }
@@ -71,6 +79,24 @@ fn run_on_types(
     let stats: Vec<BatchStats> = made.iter().map(TypeCounts::stats).collect();
     describe(&stats, stats.len(), n_threads, &mut results);
     describe_types(&made, typed.graph.schema(), &mut results);
+    results.print(args.output.json);
+    Ok(())
+}
+
+/// Samples all edges of a graph with times in their order, and describes the batches.
+fn run_in_time(
+    args: &SampleArgs,
+    config: &BatchConfig,
+    (dataset, timed): (&Dataset, &TimedRows),
+    time: &TimeConfig,
+) -> Result<(), CliError> {
+    let n_threads = args.threads.map_or_else(rayon::current_num_threads, usize::from);
+    let source = TimedSource::new(args, config, (dataset, timed), time)?;
+    let made = under_spinner("sampling", args.output, || source.make(args.epochs, n_threads))?;
+    let mut results = described(dataset, config);
+    source.describe(&mut results);
+    results.add("threads", n_threads, "Threads", n_threads.to_string());
+    describe(&made, made.len(), n_threads, &mut results);
     results.print(args.output.json);
     Ok(())
 }

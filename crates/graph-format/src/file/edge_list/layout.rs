@@ -7,6 +7,7 @@ use super::edges::Edges;
 use super::header::{self, example, shown_names};
 use super::ids::{Sides, Sizes};
 use super::konect::Shape;
+use super::times;
 use crate::coo::check_proportion;
 use crate::file::text::{Fields, Lines, Separator, line_error};
 use crate::{FormatError, Notes};
@@ -24,6 +25,20 @@ pub struct EdgeListOptions {
     pub columns: Option<Columns>,
     /// Whether sources and targets have separate ids, as users and items; `None`: as header and comments say.
     pub bipartite: Option<bool>,
+    /// Whether times of edges are read.
+    pub times: ReadTimes,
+}
+
+/// Whether times of edges are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadTimes {
+    /// They are left out, and noted.
+    #[default]
+    No,
+    /// They are read where one column has them, as numbers in the first line.
+    IfThere,
+    /// They are read, and a list without them is an error.
+    Required,
 }
 
 /// Lines up to the first edge.
@@ -171,6 +186,8 @@ pub(super) struct Layout {
     pub(super) first_id: u64,
     /// Whether the third column has no name, so that it may hold times.
     unclear_times: bool,
+    /// Whether times of edges are read.
+    pub(super) reads_times: bool,
     /// Byte offset of the first edge's line.
     pub(super) start: usize,
     pub(super) n_lines_before: usize,
@@ -190,13 +207,15 @@ pub(super) enum LineKind {
 /// Roles of columns, and their origin.
 struct Reading {
     roles: Vec<Role>,
+    /// Names of the columns, if a header gives them.
+    names: Vec<String>,
     has_sides: bool,
     unclear_times: bool,
 }
 
 impl Reading {
     fn of(roles: &[Role]) -> Self {
-        Self { roles: roles.to_vec(), has_sides: false, unclear_times: false }
+        Self { roles: roles.to_vec(), names: Vec::new(), has_sides: false, unclear_times: false }
     }
 }
 
@@ -233,6 +252,12 @@ impl Layout {
                 (lines, separator, reading)
             }
         };
+        let reads_times = match options.times {
+            ReadTimes::No => false,
+            ReadTimes::IfThere => times::are_there(&reading.roles, Fields::new(first.text, separator)),
+            ReadTimes::Required => times::check_columns(&reading.roles).map_err(wrong).map(|()| true)?,
+        };
+        note_times(&reading, reads_times, notes);
         let first_id = u64::from(preamble.comments.konect.is_some());
         if first_id == 1 {
             notes.make_up("shifted_ids", "ids count from 1, as KONECT's do: node k of the file is node k − 1", &[]);
@@ -243,6 +268,7 @@ impl Layout {
             sizes: preamble.sizes(options, reading.has_sides)?,
             first_id,
             unclear_times: reading.unclear_times,
+            reads_times,
             start: first.start,
             n_lines_before: first.number - 1,
         }))
@@ -289,8 +315,6 @@ impl Preamble<'_> {
                 return Err(wrong(problem));
             }
             self.note_other_header(columns.roles(), n_fields, notes);
-            let times = columns.roles().iter().enumerate().filter(|&(_, &role)| role == Role::Time);
-            times.for_each(|(at, _)| notes.leave_out(column(at, "time"), "times of edges"));
             return Ok(Reading::of(columns.roles()));
         }
         if let Some(line) = self.header {
@@ -298,7 +322,7 @@ impl Preamble<'_> {
             let header =
                 header::read(&names, n_fields).map_err(|problem| line_error(line.number, line.text, &problem))?;
             note_columns(header.columns.roles(), &names, notes);
-            return Ok(Reading { has_sides: header.has_sides, ..Reading::of(header.columns.roles()) });
+            return Ok(Reading { has_sides: header.has_sides, names, ..Reading::of(header.columns.roles()) });
         }
         if let Some(columns) = self.comments.own.columns.as_ref().filter(|c| c.roles().len() == n_fields) {
             return Ok(Reading::of(columns.roles()));
@@ -312,7 +336,7 @@ impl Preamble<'_> {
         }
         if let Some((names, header)) = self.comments.header(n_fields) {
             note_columns(header.columns.roles(), &names, notes);
-            return Ok(Reading { has_sides: header.has_sides, ..Reading::of(header.columns.roles()) });
+            return Ok(Reading { has_sides: header.has_sides, names, ..Reading::of(header.columns.roles()) });
         }
         by_number(n_fields).map_err(wrong)
     }
@@ -355,16 +379,25 @@ fn by_number(n_fields: usize) -> Result<Reading, String> {
     }
 }
 
+/// Notes columns of times that are not read.
+fn note_times(reading: &Reading, reads_times: bool, notes: &mut Notes) {
+    let of_time = reading.roles.iter().enumerate().filter(|(_, role)| !reads_times && **role == Role::Time);
+    for (at, _) in of_time {
+        let name = reading.names.get(at).map_or("time", String::as_str);
+        notes.leave_out(column(at, name), times::LEFT_OUT);
+    }
+}
+
 /// Notes the names of unused columns; [`Role::Index`] columns are checked first, and noted later.
 fn note_columns(roles: &[Role], names: &[String], notes: &mut Notes) {
     for (at, (role, name)) in roles.iter().zip(names).enumerate() {
         let what = column(at, name);
         match role {
             Role::Relation => notes.leave_out(what, "relations of edges"),
-            Role::Time => notes.leave_out(what, "times of edges"),
             Role::Ignored => notes.leave_out(what, "no common name of nodes or weights; --columns can say what it is"),
             Role::Index => notes.leave_out(what, "numbers of lines or edges"),
-            Role::Source | Role::Target | Role::Weight => {}
+            // Whether times are read is not known yet.
+            Role::Source | Role::Target | Role::Weight | Role::Time => {}
         }
     }
 }

@@ -8,6 +8,7 @@ use super::dict;
 use super::edges::{Edges, count_rows};
 use super::ids::Sizes;
 use super::layout::{Layout, LineKind};
+use super::times;
 use crate::file::number::{float, integer};
 use crate::file::text::{Fields, concat, parse_lines, shown};
 use crate::{FormatError, MAX_NODES, NodeId, Notes};
@@ -28,7 +29,7 @@ pub(super) fn parse(text: &[u8], layout: &Layout, notes: &mut Notes) -> Result<E
             parse_lines(lines, n_before, |line, edges: &mut Edges| plain(line, layout, &ids, *weighted, edges))
         }
         LineKind::Columns(roles) => {
-            parse_lines(lines, n_before, |line, edges: &mut Edges| columns(line, layout, &ids, roles, edges))
+            parse_lines(lines, n_before, |line, edges: &mut Edges| columns(line, (layout, &ids), roles, edges))
         }
         LineKind::Dicts { weighted } => {
             parse_lines(lines, n_before, |line, edges: &mut Edges| with_dict(line, layout, &ids, *weighted, edges))
@@ -48,6 +49,7 @@ pub(super) fn parse(text: &[u8], layout: &Layout, notes: &mut Notes) -> Result<E
         sources: concat(&chunks, |c| &c.sources),
         targets: concat(&chunks, |c| &c.targets),
         weights: concat(&chunks, |c| &c.weights),
+        times: concat(&chunks, |c| &c.times),
         ..Edges::default()
     })
 }
@@ -130,7 +132,7 @@ fn plain(line: &[u8], layout: &Layout, ids: &Ids, weighted: bool, edges: &mut Ed
 }
 
 /// Appends the edge of a line with one field per role; skipped lines append nothing.
-fn columns(line: &[u8], layout: &Layout, ids: &Ids, roles: &[Role], edges: &mut Edges) -> Result<(), String> {
+fn columns(line: &[u8], (layout, ids): (&Layout, &Ids), roles: &[Role], edges: &mut Edges) -> Result<(), String> {
     if is_skipped(line) {
         return Ok(());
     }
@@ -142,6 +144,7 @@ fn columns(line: &[u8], layout: &Layout, ids: &Ids, roles: &[Role], edges: &mut 
             Role::Target => edges.targets.push(ids.target(Some(field))?),
             Role::Weight => edges.weights.push(parse_weight(field)?),
             Role::Index => edges.index.push(field),
+            Role::Time if layout.reads_times => edges.times.push(times::parse(field)?),
             Role::Relation | Role::Time | Role::Ignored => {}
         }
     }

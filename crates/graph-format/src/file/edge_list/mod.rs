@@ -7,6 +7,7 @@
 //! ```
 //! - [`columns`]: roles of columns; [`header`]: common names of them.
 //! - [`comments`], [`konect`]: informative comments; [`dict`]: networkx's dictionaries.
+//! - [`times`]: times as ticks.
 //! - [`layout`]: the form of a file's lines; [`lines`]: parsing them into [`edges`]; [`ids`]: the meaning of their ids.
 //!
 //! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on their number.
@@ -20,18 +21,19 @@ mod ids;
 mod konect;
 mod layout;
 mod lines;
+mod times;
 mod write;
 
 use std::path::Path;
 
 use super::sniff::check_text;
 use super::text::{EDGE_BYTES, Text, check_end, check_memory, without_mark};
-use crate::{Coo, FormatError, MAX_NODES, Notes};
+use crate::{Coo, FormatError, MAX_NODES, Notes, Times};
 
 pub use self::columns::{Columns, Role};
 use self::ids::Sizes;
 use self::konect::Shape;
-pub use self::layout::EdgeListOptions;
+pub use self::layout::{EdgeListOptions, ReadTimes};
 use self::layout::{Layout, Preamble};
 pub use self::write::write_edge_list;
 
@@ -48,6 +50,8 @@ pub struct EdgeList {
     /// Numbers of nodes on the left (sources, the first ids) and on the right, if these have separate ids in the
     /// file.
     pub sides: Option<(usize, usize)>,
+    /// Times of the edges, in their order, if they are read.
+    pub times: Option<Times>,
     /// Notes of data left out, made up or doubtful.
     pub notes: Notes,
 }
@@ -83,12 +87,20 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
         return match preamble.comments.own.sizes {
             Some((rows, cols, _)) => {
                 let edges = Coo::new(rows, cols, Vec::new(), Vec::new(), None)?;
-                Ok(EdgeList { edges, directed, sides: None, notes })
+                Ok(EdgeList {
+                    edges,
+                    directed,
+                    sides: None,
+                    times: (options.times == ReadTimes::Required).then(Times::default),
+                    notes,
+                })
             }
             None => Err(FormatError::invalid(EMPTY)),
         };
     };
-    let edges = lines::parse(text, &layout, &mut notes)?;
+    let mut edges = lines::parse(text, &layout, &mut notes)?;
+    let written = std::mem::take(&mut edges.times);
+    let times = layout.reads_times.then(|| times::in_ticks(&written, &mut notes)).transpose()?;
     layout.check_times(&edges)?;
     preamble.check_counts(&edges, &mut notes)?;
     preamble.check_stated(edges.sources.len(), options)?;
@@ -96,5 +108,5 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
         Sizes::Sides(sides) => ids::two_sets(edges, sides, &mut notes).map(|(edges, sides)| (edges, Some(sides)))?,
         Sizes::One(sizes) => (ids::one_set(edges, *sizes, layout.first_id, &mut notes)?, None),
     };
-    Ok(EdgeList { edges, directed, sides, notes })
+    Ok(EdgeList { edges, directed, sides, times, notes })
 }

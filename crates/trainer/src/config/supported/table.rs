@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 48] = [
+pub(super) static TABLE: [Row; 52] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -130,6 +130,34 @@ pub(super) static TABLE: [Row; 48] = [
             "links are trained on neighbor batches or on the full graph",
             "give --batch neighbor or full",
         ],
+    ),
+    Row::new(
+        |c| c.in_time && !c.is_links(),
+        [
+            "--before or --until with --task {task}",
+            "only edges have times, and these are what links ask for",
+            "give --task links, or leave both out",
+        ],
+    ),
+    Row::new(
+        |c| c.in_time && c.batch != Neighbor,
+        [
+            "--before or --until with --batch {batch}",
+            "each seed sees other edges, which only sampled neighbors are drawn from",
+            "give --batch neighbor",
+        ],
+    ),
+    Row::new(
+        |c| c.in_time && c.has_cache(),
+        [
+            "--feature-cache or --topology-cache with --before",
+            "the host draws batches in time, and the device holds all features",
+            "leave the caches out",
+        ],
+    ),
+    Row::new(
+        |c| c.in_time && c.is_dry_run,
+        ["a plan of links in time", "its steps are not predicted yet", "leave --plan out, and train one epoch"],
     ),
     Row::new(
         |c| c.is_sampled() && c.model.properties().batches == ModelBatches::Full,

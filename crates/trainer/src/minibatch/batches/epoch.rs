@@ -8,6 +8,7 @@ use girih_sampling::{DrawKey, EpochPlan, LoaderOptions, MiniBatch, Sampler};
 use super::{Batches, Source};
 use crate::TrainError;
 use crate::minibatch::host_batch::{HostBatch, HostLoss};
+use crate::minibatch::timed::TimedEpoch;
 use crate::tasks::links::EpochLinks;
 
 /// Draws of an epoch that precede its batches.
@@ -18,6 +19,8 @@ enum Plan {
     Subgraphs,
     /// Links of each batch.
     Links(EpochLinks),
+    /// Edges of each batch.
+    Timed(TimedEpoch),
 }
 
 /// Batches of one epoch.
@@ -40,6 +43,7 @@ impl Batches<'_> {
             Source::Typed(seeds) => Plan::Seeds(seeds.plan(epoch as u32)),
             Source::Subgraphs(..) => Plan::Subgraphs,
             Source::Links(links, batch_size, _) => Plan::Links(links.epoch(epoch, *batch_size)),
+            Source::Timed(links, run) => Plan::Timed(links.epoch(epoch, *run)),
         };
         EpochBatches { batches: self, epoch: epoch as u32, plan }
     }
@@ -86,6 +90,7 @@ impl SeedLists for EpochBatches<'_> {
         match (&self.plan, &self.batches.source) {
             (Plan::Seeds(plan), _) => plan.n_batches(),
             (Plan::Links(plan), _) => plan.n_batches(),
+            (Plan::Timed(plan), _) => plan.n_batches(),
             (Plan::Subgraphs, Source::Subgraphs(subgraphs)) => subgraphs.n_steps(),
             (Plan::Subgraphs, _) => unreachable!("subgraphs come from a sampler of subgraphs"),
         }
@@ -174,6 +179,7 @@ impl EpochBatches<'_> {
             (Source::Links(links, _, sampler), Plan::Links(plan)) => {
                 batches.of_pairs(&links.batch(plan, at), sampler, key)
             }
+            (Source::Timed(links, _), Plan::Timed(plan)) => links.batch(plan, at, key),
             _ => unreachable!("a plan is made by the source of its batches"),
         }
     }

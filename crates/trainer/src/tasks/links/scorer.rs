@@ -80,20 +80,13 @@ impl<'a, B: Backend> Scorer<'a, B> for LinkScorer<'a, B> {
         let mut judge = |part: &'a Part<B>| -> Result<Judged, TrainError> {
             let scores = part.pairs.scores(&mut tape, embeddings)?;
             let loss = part.pairs.loss(&mut tape, scores)?;
-            let (links, others) = split_at(&backend.download(tape.value(scores))?, part.n_links);
-            Ok(Judged { loss: f64::from(loss.value(backend)?), links, others })
+            let judged = Judged::of_scores(&backend.download(tape.value(scores))?, part.n_links);
+            Ok(judged.with_loss(f64::from(loss.value(backend)?)))
         };
         let held_out = self.held_out;
         let val = held_out.val.as_ref().map(&mut judge).transpose()?;
         let test = held_out.test.as_ref().map(&mut judge).transpose()?;
-        Ok(Scores {
-            val_roc_auc: val.as_ref().map(Judged::roc_auc),
-            val_loss: val.map(|val| val.loss),
-            test_roc_auc: test.as_ref().map(Judged::roc_auc),
-            test_loss: test.as_ref().map(|test| test.loss),
-            links: test.as_ref().map(Judged::ranks),
-            ..Scores::default()
-        })
+        Ok(Judged::scores(val.as_ref(), test.as_ref()))
     }
 
     fn test_report(&self, _state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
@@ -101,19 +94,44 @@ impl<'a, B: Backend> Scorer<'a, B> for LinkScorer<'a, B> {
     }
 }
 
-fn split_at(scores: &Matrix, n_links: usize) -> (Vec<f32>, Vec<f32>) {
-    let (links, others) = scores.data().split_at(n_links);
-    (links.to_vec(), others.to_vec())
-}
-
 /// Scores of a part's links, and of its non-links.
-struct Judged {
+pub(crate) struct Judged {
     loss: f64,
     links: Vec<f32>,
     others: Vec<f32>,
 }
 
 impl Judged {
+    /// Scores of pairs, of which the first `n_links` are links, without their loss.
+    pub(crate) fn of_scores(scores: &Matrix, n_links: usize) -> Self {
+        let (links, others) = scores.data().split_at(n_links);
+        Self { loss: 0.0, links: links.to_vec(), others: others.to_vec() }
+    }
+
+    /// These scores with the mean loss of their pairs.
+    pub(crate) fn with_loss(self, loss: f64) -> Self {
+        Self { loss, ..self }
+    }
+
+    /// These scores and those of further pairs.
+    pub(crate) fn and(mut self, further: Self) -> Self {
+        self.links.extend(further.links);
+        self.others.extend(further.others);
+        self
+    }
+
+    /// Scores of a run from those of its validation part and of its test part.
+    pub(crate) fn scores(val: Option<&Self>, test: Option<&Self>) -> Scores {
+        Scores {
+            val_roc_auc: val.map(Self::roc_auc),
+            val_loss: val.map(|val| val.loss),
+            test_roc_auc: test.map(Self::roc_auc),
+            test_loss: test.map(|test| test.loss),
+            links: test.map(Self::ranks),
+            ..Scores::default()
+        }
+    }
+
     fn all(&self) -> (Vec<f32>, Vec<bool>) {
         let labels = (0..self.links.len() + self.others.len()).map(|pair| pair < self.links.len());
         ([&self.links[..], &self.others].concat(), labels.collect())

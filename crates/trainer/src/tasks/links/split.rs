@@ -10,7 +10,7 @@ use crate::config::LinkConfig;
 pub type Link = [NodeId; 2];
 
 /// Kinds of random draws of link prediction; each has a key of its own.
-pub(super) enum Draws {
+pub(crate) enum Draws {
     /// Part that a link belongs to.
     Parts = 0,
     /// Non-links for held-out links.
@@ -22,7 +22,7 @@ pub(super) enum Draws {
 }
 
 impl Draws {
-    pub(super) fn key(self, seed: u64) -> Key {
+    pub(crate) fn key(self, seed: u64) -> Key {
         Key::new(seed, purpose::LINKS).child(self as u64)
     }
 }

@@ -1,0 +1,304 @@
+//! [`TimedLinks`]: edges in the order of time, and the batches that ask for them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use girih_graph_format::{Coo, Csr, Duplicates, FormatError, NodeId, Norm, TimedEdge, TimedRows};
+use girih_random::Key;
+use girih_sampling::{Admits, Block, Bound, DrawKey, TimeRule, TimedBatch, TimedOptions, TimedSampler, TimedSeed};
+
+use crate::TrainError;
+use crate::config::{DEFAULT_BATCH_SIZE, TrainConfig};
+use crate::minibatch::host_batch::{HostBatch, HostBlock, HostGraphs, HostLoss};
+use crate::models::Adjacency;
+use crate::tasks::links::{Draws, Link, PairList};
+
+/// Epoch of draws whose batches hold the held-out edges; those of training count from 0.
+const HELD_OUT: u32 = u32::MAX;
+
+/// Edges of a graph in the order of time, in three parts, and the sampler of the blocks that predict them.
+pub(crate) struct TimedLinks {
+    rows: Arc<TimedRows>,
+    edges: Vec<TimedEdge>,
+    train: Range<usize>,
+    val: Range<usize>,
+    test: Range<usize>,
+    /// Nodes that some edge ends in, ascending: the answers that a wrong edge may have.
+    destinations: Vec<NodeId>,
+    sampler: TimedSampler,
+    rule: TimeRule,
+    adjacency: Adjacency,
+    n_negatives: usize,
+    batch_size: usize,
+    seed: u64,
+}
+
+/// Training edges of an epoch, in batches.
+pub(crate) struct TimedEpoch {
+    /// Positions of edges.
+    order: Vec<usize>,
+    /// Number of the batch that stands at each place.
+    batches: Vec<usize>,
+    batch_size: usize,
+    negatives: Key,
+}
+
+impl TimedEpoch {
+    /// Number of batches.
+    pub(crate) fn n_batches(&self) -> usize {
+        self.batches.len()
+    }
+}
+
+impl TimedLinks {
+    /// Edges of a data set named `name`, for a model that reads `adjacency`.
+    ///
+    /// # Errors
+    /// When the settings do not fit, or too few edges are left to train on or to compare with.
+    pub(crate) fn new(
+        (name, rows): (&str, Arc<TimedRows>),
+        adjacency: Adjacency,
+        config: &TrainConfig,
+    ) -> Result<Self, TrainError> {
+        let rule = config.time.rule(rows.tick())?;
+        check_rule(&rule, adjacency, config)?;
+        let mut edges = rows.edges_in_time();
+        // An edge from a node to itself is seen as a neighbor, but no question.
+        edges.retain(|edge| edge.source != edge.destination);
+        let [train, val, test] = parts_of(&edges, (config.links.val, config.links.test));
+        let mut destinations: Vec<NodeId> = edges.iter().map(|edge| edge.destination).collect();
+        destinations.sort_unstable();
+        destinations.dedup();
+        if train.is_empty() || destinations.len() < 3 {
+            return Err(TrainError::invalid(format!(
+                "{name} has {} edges for training, and edges end in {} nodes; links in time need an edge at least, and three \
+                 nodes: give smaller --val-links and --test-links, or data with more edges",
+                train.len(),
+                destinations.len()
+            )));
+        }
+        let options =
+            TimedOptions { rule, replace: config.batch.replace, expand: girih_sampling::Expand::Once, edge_ids: false };
+        Ok(Self {
+            rows,
+            edges,
+            train,
+            val,
+            test,
+            destinations,
+            sampler: TimedSampler::new(config.batch.fan_out(config.model.layers)?, options)?,
+            rule,
+            adjacency,
+            n_negatives: config.links.negatives,
+            batch_size: config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE),
+            seed: config.seed,
+        })
+    }
+
+    /// Graph of the training edges, as features that are made from the graph may know it.
+    ///
+    /// # Errors
+    /// When memory does not suffice.
+    pub(crate) fn training_graph(&self, both_ways: bool) -> Result<Csr, TrainError> {
+        let edges = &self.edges[self.train.clone()];
+        let (mut rows, mut columns): (Vec<NodeId>, Vec<NodeId>) =
+            edges.iter().map(|edge| (edge.destination, edge.source)).unzip();
+        if both_ways {
+            rows.extend(edges.iter().map(|edge| edge.source));
+            columns.extend(edges.iter().map(|edge| edge.destination));
+        }
+        let n_nodes = self.rows.n_nodes();
+        Ok(Coo::new(n_nodes, n_nodes, rows, columns, None)?.to_csr(Duplicates::Merge)?)
+    }
+
+    /// Number of edges of the training part, of the validation part and of the test part.
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        [&self.train, &self.val, &self.test].map(Range::len)
+    }
+
+    /// Draws the order of an epoch of run `run`. Batches whose seeds share a bound keep edges of about one time together,
+    /// and only their order is drawn.
+    pub(crate) fn epoch(&self, epoch: u64, run: u64) -> TimedEpoch {
+        let key = |draws: Draws| draws.key(self.seed).child(run).child(epoch);
+        let mut order: Vec<usize> = self.train.clone().collect();
+        let mut batches: Vec<usize> = (0..order.len().div_ceil(self.batch_size)).collect();
+        let mut stream = key(Draws::Orders).stream(0, 0);
+        if self.rule.bound == Bound::Batch {
+            stream.shuffle(&mut batches)
+        } else {
+            stream.shuffle(&mut order)
+        }
+        TimedEpoch { order, batches, batch_size: self.batch_size, negatives: key(Draws::Training) }
+    }
+
+    /// Batch number `at` of an epoch of training.
+    ///
+    /// # Errors
+    /// When a block has more rows than a matrix may have.
+    pub(crate) fn batch(&self, epoch: &TimedEpoch, at: usize, key: DrawKey) -> Result<HostBatch, TrainError> {
+        let start = epoch.batches[at] * epoch.batch_size;
+        let numbers = &epoch.order[start..(start + epoch.batch_size).min(epoch.order.len())];
+        self.of_edges(numbers, (epoch.negatives, self.n_negatives), key)
+    }
+
+    /// Batches of the validation part, or of the test part, in the order of time; each edge has one wrong one beside it.
+    pub(crate) fn held_out(&self, is_test: bool) -> impl Iterator<Item = Result<HostBatch, TrainError>> {
+        let (part, number) = if is_test { (self.test.clone(), 2) } else { (self.val.clone(), 1) };
+        let negatives = Draws::HeldOut.key(self.seed).child(number);
+        part.clone().step_by(self.batch_size).map(move |start| {
+            let numbers: Vec<usize> = (start..(start + self.batch_size).min(part.end)).collect();
+            let key = DrawKey::new(self.seed, HELD_OUT, (start / self.batch_size) as u32);
+            self.of_edges(&numbers, (negatives, 1), key)
+        })
+    }
+
+    /// Blocks that embed nodes from all edges of the data.
+    ///
+    /// # Errors
+    /// When a block has more rows than a matrix may have.
+    pub(crate) fn of_nodes(&self, nodes: Range<NodeId>, number: u32) -> Result<HostBatch, TrainError> {
+        let seeds: Vec<TimedSeed> = nodes.map(|node| TimedSeed { node, time: i64::MAX }).collect();
+        let pairs = PairList { ends: Vec::new(), n_links: 0 };
+        self.of_seeds(&seeds, pairs, DrawKey::new(self.seed, HELD_OUT, number))
+    }
+
+    /// Batch of edges, given by their positions, with wrong ones.
+    fn of_edges(
+        &self,
+        numbers: &[usize],
+        (negatives, n_negatives): (Key, usize),
+        key: DrawKey,
+    ) -> Result<HostBatch, TrainError> {
+        let mut seeds = Vec::with_capacity(numbers.len() * (2 + n_negatives));
+        let mut ends: Vec<Link> = Vec::with_capacity(numbers.len() * (1 + n_negatives));
+        let mut add = |node: NodeId, time: i64| {
+            seeds.push(TimedSeed { node, time });
+            (seeds.len() - 1) as NodeId
+        };
+        let mut sources = Vec::with_capacity(numbers.len());
+        for &number in numbers {
+            let TimedEdge { source, destination, time, .. } = self.edges[number];
+            let link = [add(source, time), add(destination, time)];
+            sources.push(link[0]);
+            ends.push(link);
+        }
+        for (&number, &source) in numbers.iter().zip(&sources) {
+            for i in 0..n_negatives {
+                let other = self.other_destination(&self.edges[number], negatives, (number, i));
+                ends.push([source, add(other, self.edges[number].time)]);
+            }
+        }
+        self.of_seeds(&seeds, PairList { ends, n_links: numbers.len() }, key)
+    }
+
+    /// A node that edges end in, and that is no end of this edge.
+    fn other_destination(&self, edge: &TimedEdge, negatives: Key, (number, i): (usize, usize)) -> NodeId {
+        let mut stream = negatives.stream(number as u64, (i as u64) << 32);
+        loop {
+            // Terminates, since there are three such nodes at least.
+            let other = self.destinations[stream.below(self.destinations.len() as u64) as usize];
+            if other != edge.source && other != edge.destination {
+                return other;
+            }
+        }
+    }
+
+    /// Batch of seeds and of pairs of them.
+    fn of_seeds(&self, seeds: &[TimedSeed], pairs: PairList, key: DrawKey) -> Result<HostBatch, TrainError> {
+        let sampled = self.sampler.sample(&self.rows, seeds, key)?;
+        let block = |block: &Block| -> Result<HostBlock, FormatError> {
+            Ok(HostBlock { rows: self.rows_of(block, &sampled)?, in_place: None })
+        };
+        let blocks = sampled.blocks.blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
+        let n_loss = pairs.ends.len();
+        let ends = pairs.ends.iter().map(|pair| pair.map(|seed| sampled.seed_rows[seed as usize])).collect();
+        Ok(HostBatch {
+            graphs: HostGraphs::Blocks(blocks),
+            inputs: sampled.blocks.inputs().to_vec(),
+            rows: None,
+            outputs: sampled.blocks.seeds().to_vec(),
+            loss: HostLoss::Pairs(PairList { ends, n_links: pairs.n_links }),
+            n_loss,
+        })
+    }
+
+    /// Rows of the normalised adjacency for a block, by the edges that each node sees: means over the draws, or sums that
+    /// estimate those over all of them.
+    fn rows_of(&self, block: &Block, sampled: &TimedBatch) -> Result<Csr, FormatError> {
+        let (mut indptr, mut indices, mut values) = (vec![0_u64], Vec::new(), Vec::new());
+        let mut row = Vec::new();
+        for v in 0..block.n_destinations {
+            let drawn = block.row(v);
+            let own = self.adjacency.self_loops.then_some(v as NodeId);
+            let weight = match self.adjacency.norm {
+                Norm::Row => 1.0 / (drawn.len() + usize::from(own.is_some())) as f32,
+                Norm::None | Norm::Symmetric => {
+                    let seen = self.rows.within(block.nodes[v] as usize, &self.rule.window_of(sampled.bounds[v]));
+                    seen.len() as f32 / drawn.len() as f32
+                }
+            };
+            let own_weight = if self.adjacency.norm == Norm::Row { weight } else { 1.0 };
+            row.clear();
+            row.extend(drawn.iter().map(|&column| (column, weight)));
+            row.extend(own.map(|own| (own, own_weight)));
+            row.sort_unstable_by_key(|&(column, _)| column);
+            for same in row.chunk_by(|(a, _), (b, _)| a == b) {
+                indices.push(same[0].0);
+                values.push(same.iter().map(|(_, weight)| weight).sum::<f32>());
+            }
+            indptr.push(indices.len() as u64);
+        }
+        Csr::new(block.n_destinations, block.n_columns, indptr, indices, Some(values.into()))
+    }
+}
+
+/// Refuses rules and networks under which an edge would see itself or later ones.
+fn check_rule(rule: &TimeRule, adjacency: Adjacency, config: &TrainConfig) -> Result<(), TrainError> {
+    if rule.admits == Admits::Until {
+        return Err(TrainError::invalid(format!(
+            "time.until = \"{}\" with the task links admits the edge that is asked for: give time.before = \"{0}\" (--before)",
+            rule.bound
+        )));
+    }
+    if adjacency.norm == Norm::Symmetric {
+        return Err(TrainError::invalid(format!(
+            "{} divides by the degrees of neighbors in the whole graph, which later edges change: give --model sage, gat, gatv2 \
+             or gin",
+            config.model.name()
+        )));
+    }
+    Ok(())
+}
+
+/// Training, validation and test part of edges in the order of time, by the shares of the last two. Edges of one time are in
+/// one part, the earlier one.
+fn parts_of(edges: &[TimedEdge], (val, test): (f64, f64)) -> [Range<usize>; 3] {
+    let n = edges.len();
+    let share = |share: f64| (share * n as f64).round() as usize;
+    let after_equals = |at: usize| {
+        let is_split = |at: &usize| *at > 0 && *at < n && edges[*at].time == edges[at - 1].time;
+        (at..=n).find(|at| !is_split(at)).unwrap_or(n)
+    };
+    let test_from = after_equals(n - share(test).min(n));
+    let val_from = after_equals(n.saturating_sub(share(test) + share(val))).min(test_from);
+    [0..val_from, val_from..test_from, test_from..n]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edges(times: &[i64]) -> Vec<TimedEdge> {
+        let edge = |(&time, edge)| TimedEdge { source: 0, destination: 1, time, edge };
+        times.iter().zip(0..).map(edge).collect()
+    }
+
+    #[test]
+    fn parts_follow_each_other_and_keep_equal_times_together() {
+        assert_eq!(parts_of(&edges(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), (0.1, 0.2)), [0..7, 7..8, 8..10]);
+        assert_eq!(parts_of(&edges(&[1, 1, 1, 1, 1, 1, 2, 2, 2, 3]), (0.3, 0.2)), [0..6, 6..9, 9..10]);
+        assert_eq!(parts_of(&edges(&[5; 10]), (0.3, 0.2)), [0..10, 10..10, 10..10]);
+        assert_eq!(parts_of(&edges(&[]), (0.3, 0.2)), [0..0, 0..0, 0..0]);
+        assert_eq!(parts_of(&edges(&[1, 2]), (0.0, 0.0)), [0..2, 2..2, 2..2]);
+    }
+}

@@ -1,0 +1,16 @@
+//! Links in time: whether an edge joins two nodes at its time, from the edges before it.
+//!
+//! ```text
+//! edges in the order of time   │ train ············ │ val ···· │ test ···· │
+//! (u, v, t) ──▶ seeds u, v and other destinations, all at t ──TimedSampler──▶ blocks of earlier edges ──▶ scores
+//! ```
+//! - [`TimedLinks`]: the edges of each part, and the batches that ask for them.
+//! - [`TimedLinkSession`]: runs.
+//! - [`TimedScorer`]: scores of held-out edges, each from all edges before it.
+
+mod links;
+mod scorer;
+mod session;
+
+pub(crate) use links::{TimedEpoch, TimedLinks};
+pub(crate) use session::{TimedLinkSession, embed_in_time};
