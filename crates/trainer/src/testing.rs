@@ -21,6 +21,7 @@ pub use crate::minibatch::inference::{Chunks, Nodes};
 pub use crate::minibatch::partitioned::devices::{BATCHES, PatchDevices, Trial};
 pub use crate::minibatch::partitioned::split_rows::RowsOfRanks;
 pub use crate::minibatch::tiers::{Placements, frequencies_and_reads};
+pub use crate::minibatch::timed::links::parts_of;
 pub use crate::tape::ranks::blocks::{BlockSource, Blocks, PanelExchange, Panels};
 pub use crate::tape::ranks::first::run_on_first;
 pub use crate::tape::ranks::operand::{EpilogueBackward, LazyGemm, LocalOperand};

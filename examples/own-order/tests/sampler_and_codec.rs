@@ -116,7 +116,7 @@ fn a_model_learns_on_batches_of_a_sampler_from_outside() {
             let loss = tape.loss(logits, &targets, &all).unwrap();
             let loss = tape.backward(loss, &mut gradients).unwrap();
             let step = optimizer.begin(0.02);
-            optimizer.apply(&cpu, step, &gradients, &mut params).unwrap();
+            optimizer.apply((&cpu, &mut pool), step, &mut gradients, &mut params).unwrap();
             sum += cpu.download(&loss).unwrap().data()[0];
             n_batches += 1.0;
         }

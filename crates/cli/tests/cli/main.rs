@@ -31,6 +31,7 @@ mod recorded;
 mod sample;
 mod scores;
 mod serve;
+mod timed;
 mod train;
 mod triples;
 mod typed;

@@ -7,3 +7,4 @@ mod laws;
 mod notes;
 mod npy_rows;
 mod text_formats;
+mod timed;

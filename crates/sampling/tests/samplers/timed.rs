@@ -120,7 +120,7 @@ fn plain_sample(
         let mut below = |bound: usize| {
             // Bounds are small here, so that one word decides nearly always; those that it does not are left to the
             // unit test of positions.
-            (u64::from(stream.next_u32()) * bound as u64 >> 32) as usize
+            ((u64::from(stream.next_u32()) * bound as u64) >> 32) as usize
         };
         let d = admitted.len();
         let taken: Vec<usize> = match (neighbors, rule.strategy) {
@@ -176,7 +176,7 @@ fn plain(batch: &TimedBatch) -> (Vec<PlainBlock>, Vec<Place>) {
     (batch.blocks.blocks.iter().map(of_block).collect(), places.collect())
 }
 
-/// What a batch is beside the positions of its entries, which change with the graph: blocks without them, and places.
+/// The batch without the positions of its entries, which change with the graph.
 fn without_positions(batch: &TimedBatch) -> TimedBatch {
     let mut batch = batch.clone();
     batch.blocks.blocks.iter_mut().for_each(|block| block.edge_ids.clear());

@@ -7,6 +7,7 @@ mod links;
 mod model;
 mod model_kind;
 mod optimizer;
+mod optional_text;
 mod own;
 mod published;
 mod ranks;

@@ -13,25 +13,3 @@ pub(super) fn serialize<T: Display, S: Serializer>(setting: &T, out: S) -> Resul
 pub(super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(input: D) -> Result<T, D::Error> {
     String::deserialize(input)?.parse().map_err(D::Error::custom)
 }
-
-/// Settings that may be left out.
-pub(super) mod optional {
-    use super::{Deserializer, Display, FromStr, Serializer};
-
-    #[allow(clippy::ref_option)]
-    pub(in super::super) fn serialize<T: Display, S: Serializer>(
-        setting: &Option<T>,
-        out: S,
-    ) -> Result<S::Ok, S::Error> {
-        match setting {
-            None => out.serialize_none(),
-            Some(setting) => out.collect_str(setting),
-        }
-    }
-
-    pub(in super::super) fn deserialize<'de, T: FromStr<Err: Display>, D: Deserializer<'de>>(
-        input: D,
-    ) -> Result<Option<T>, D::Error> {
-        super::deserialize(input).map(Some)
-    }
-}

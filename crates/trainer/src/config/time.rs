@@ -8,7 +8,7 @@ use girih_sampling::{Admits, Bound, Strategy, TimeRule};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::rules::is_default;
-use super::text;
+use super::{optional_text, text};
 use crate::TrainError;
 
 /// Edges that a seed sees at its time.
@@ -16,10 +16,10 @@ use crate::TrainError;
 #[serde(default, deny_unknown_fields)]
 pub struct TimeConfig {
     /// Time up to which edges are seen; `None` if `before` says it.
-    #[serde(with = "text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
     pub until: Option<Bound>,
     /// Time before which edges are seen; `None` if `until` says it.
-    #[serde(with = "text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
     pub before: Option<Bound>,
     /// Largest age of an edge that is seen; `None`: any.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,10 +81,10 @@ impl TimeSpan {
     /// When it is no whole number, or does not fit 64 bits.
     pub fn in_ticks(self, tick: Tick) -> Result<u64, TrainError> {
         let factor = UNITS.iter().find(|(unit, _)| Some(*unit) == self.unit).map_or(1, |unit| unit.1);
-        let all = u128::from(self.digits) * u128::from(factor) * tick.per_unit().unsigned_abs() as u128;
+        let all = u128::from(self.digits) * u128::from(factor) * u128::from(tick.per_unit().unsigned_abs());
         let one = 10_u128.pow(u32::from(self.decimals));
         match u64::try_from(all / one) {
-            Ok(ticks) if all % one == 0 && i64::try_from(ticks).is_ok() => Ok(ticks),
+            Ok(ticks) if all.is_multiple_of(one) && i64::try_from(ticks).is_ok() => Ok(ticks),
             _ => Err(TrainError::invalid(format!(
                 "the window {self} is no whole number of ticks of {tick} in the data's unit, or too long; give another one"
             ))),

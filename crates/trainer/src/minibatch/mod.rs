@@ -39,7 +39,7 @@ mod prefetch;
 mod session;
 mod subgraphs;
 pub(crate) mod tiers;
-mod timed;
+pub(crate) mod timed;
 mod train;
 mod typed;
 

@@ -4,6 +4,7 @@
 mod batches;
 mod pairs;
 mod shipped;
+mod timed;
 
 use std::path::Path;
 use std::time::Duration;
@@ -111,14 +112,14 @@ fn load(folder: &Path) -> Checkpoint {
 }
 
 /// Resumes training and stops after `stop_after` batches or epochs.
-fn train_some(folder: &Path, config: &TrainConfig, stop_after: Option<u64>) -> bool {
+fn train_some(folder: &Path, (dataset, config): (&Dataset, &TrainConfig), stop_after: Option<u64>) -> bool {
     let options = SessionOptions { checkpoints: Some(folder.to_owned()), resume: true, ..SessionOptions::default() };
     let mut n_done = 0;
     let mut observe = |event: Event<'_>| {
         n_done += u64::from(matches!(event, Event::Batch { .. } | Event::Epoch { .. }));
         if stop_after.is_some_and(|stop| n_done >= stop) { Control::Stop } else { Control::Continue }
     };
-    girih_trainer::train(&Cpu::new(), communities(), config, &options, &mut observe).unwrap().stopped
+    girih_trainer::train(&Cpu::new(), dataset.clone(), config, &options, &mut observe).unwrap().stopped
 }
 
 #[test]
@@ -129,10 +130,10 @@ fn a_run_goes_on_as_if_it_had_not_stopped() {
     };
     for config in [links(ModelKind::Sage, 4), on_batches(links(ModelKind::Gcn, 3))].map(with_dropout) {
         let whole = tempfile::tempdir().unwrap();
-        assert!(!train_some(whole.path(), &config, None));
+        assert!(!train_some(whole.path(), (&communities(), &config), None));
         let parts = tempfile::tempdir().unwrap();
         let mut n_sessions = 1;
-        while train_some(parts.path(), &config, Some(2)) {
+        while train_some(parts.path(), (&communities(), &config), Some(2)) {
             n_sessions += 1;
             assert!(n_sessions < 100, "it never ends");
         }

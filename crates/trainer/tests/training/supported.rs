@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use girih_compute::{Cpu, Dtype};
 use girih_datasets::{Dataset, FeaturesFrom};
 use girih_features::CacheShares;
+use girih_graph_format::{NodeId, TimedRows, Times};
 use girih_partition::{Exchange, Scheme};
+use girih_sampling::Bound;
 use girih_trainer::distributed::{GraphPlacement, RankJob, RankOptions, TrainJob};
 use girih_trainer::testing::reasons;
 use girih_trainer::{
     Aggregator, BatchConfig, BatchKind, Cache, CacheConfig, Combination, Control, DeviceKind, ModelConfig, ModelKind,
-    NormKind, ScoreBy, SessionOptions, TaskKind, TrainConfig, TrainError, parse_codec, supported,
+    NormKind, ScoreBy, SessionOptions, TaskKind, TimeConfig, TrainConfig, TrainError, parse_codec, supported,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -40,7 +43,18 @@ fn data(config: &TrainConfig) -> Dataset {
         return statements();
     }
     let dataset = planted("nodes=60");
+    let dataset = if config.time.is_set() { with_times(dataset) } else { dataset };
     if config.features_from.is_some() { Dataset { features: None, ..dataset } } else { dataset }
+}
+
+/// The data with a time for each of its edges.
+fn with_times(dataset: Dataset) -> Dataset {
+    let graph = &dataset.graph;
+    let row = |v: usize| graph.row(v).iter().map(move |&u| (u, v as NodeId));
+    let (sources, destinations): (Vec<NodeId>, Vec<NodeId>) = (0..graph.n_rows()).flat_map(row).unzip();
+    let times = Times { values: (0..sources.len() as i64).collect(), ..Times::default() };
+    let timed = TimedRows::new(graph.n_rows(), &sources, &destinations, &times, false).unwrap();
+    Dataset { timed: Some(Arc::new(timed)), ..dataset }
 }
 
 /// Smallest session of a task, a model and a kind of batches: one epoch.
@@ -102,12 +116,13 @@ fn any_session() -> impl Strategy<Value = (TrainConfig, Option<RankOptions>)> {
     let shares = [(0.5, 0.0), (0.2, 0.3)].map(|(every_gpu, one_gpu)| CacheShares { every_gpu, one_gpu });
     let cache = || prop::option::weighted(0.2, select(shares.to_vec()));
     let score_by = prop::option::weighted(0.2, select(vec![ScoreBy::Graph, ScoreBy::Layers]));
-    let features = (rule, prop::bool::weighted(0.2), any::<bool>(), cache(), cache(), score_by);
+    let in_time = prop::bool::weighted(0.2);
+    let features = (rule, prop::bool::weighted(0.2), any::<bool>(), cache(), cache(), (score_by, in_time));
     let placement = select(vec![GraphPlacement::Replicated, GraphPlacement::Patches, GraphPlacement::SplitFeatures]);
     let ranks = prop::option::of((select(vec![Scheme::OneD, Scheme::OneD, Scheme::TwoD]), placement));
     (network, features, ranks).prop_map(|(network, features, ranks)| {
         let (task, kind, batch, norm, [replace, pools, is_many]) = network;
-        let (features_from, codec, is_bf16, of_features, of_topology, score_by) = features;
+        let (features_from, codec, is_bf16, of_features, of_topology, (score_by, in_time)) = features;
         let mut config = session(task, kind, batch);
         let stacks = matches!(kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin);
         config.model.norm = if stacks { norm } else { NormKind::None };
@@ -122,6 +137,7 @@ fn any_session() -> impl Strategy<Value = (TrainConfig, Option<RankOptions>)> {
         config.precision = if is_bf16 { Dtype::Bf16 } else { Dtype::F32 };
         config.codec = parse_codec("int8").unwrap().filter(|_| codec);
         config.features_from = features_from;
+        config.time = TimeConfig { before: in_time.then_some(Bound::Seed), ..TimeConfig::default() };
         config.tiers = CacheConfig { features: of_features, topology: of_topology, ..CacheConfig::default() };
         (config, ranks.map(|(scheme, layout)| on(scheme, layout)))
     })
@@ -141,13 +157,16 @@ type Column = (&'static str, fn(&mut Combination));
 /// Setting that a row of it is about.
 type Setting = (&'static str, fn(&mut Combination));
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     ("full", |_| {}),
     ("neighbor", |c| c.batch = BatchKind::Neighbor),
     ("layer", |c| c.batch = BatchKind::Layer),
     ("cluster", |c| c.batch = BatchKind::Cluster),
     ("saint", |c| c.batch = BatchKind::Saint),
     ("links", |c| c.task = TaskKind::Links),
+    ("links in time", |c| {
+        (c.task, c.batch, c.in_time, c.model) = (TaskKind::Links, BatchKind::Neighbor, true, ModelKind::Sage);
+    }),
     ("triples", |c| (c.task, c.model) = (TaskKind::Triples, ModelKind::Embedding)),
     ("ranks", |c| c.n_ranks = Some(2)),
     ("replicated", |c| on_ranks(c, GraphPlacement::Replicated)),
@@ -247,7 +266,8 @@ fn the_documentation_shows_the_table() {
 }
 
 /// Single changes of a combination, which reach every row of the table by four of them.
-const CHANGES: [fn(&mut Combination); 31] = [
+const CHANGES: [fn(&mut Combination); 32] = [
+    |c| c.in_time = true,
     |c| c.task = TaskKind::Links,
     |c| c.task = TaskKind::Triples,
     |c| c.model = ModelKind::Sgc,

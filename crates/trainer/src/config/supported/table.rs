@@ -10,7 +10,7 @@ use girih_partition::Scheme;
 
 use super::{Cache, Combination, DeviceKind, Reason};
 use crate::config::BatchKind::{Cluster, Full, Neighbor, Saint};
-use crate::config::ModelKind::{Embedding, Sgc};
+use crate::config::ModelKind::{Embedding, Gcn, Sgc};
 use crate::config::rules::joined;
 use crate::config::{GraphPlacement, ModelBatches, ModelKind, NormKind, ScoreBy};
 
@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 52] = [
+pub(super) static TABLE: [Row; 53] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -157,7 +157,15 @@ pub(super) static TABLE: [Row; 52] = [
     ),
     Row::new(
         |c| c.in_time && c.is_dry_run,
-        ["a plan of links in time", "its steps are not predicted yet", "leave --plan out, and train one epoch"],
+        ["a plan of links in time", "its batches are not predicted yet", "leave --plan out, and train one epoch"],
+    ),
+    Row::new(
+        |c| c.in_time && c.model == Gcn,
+        [
+            "--before or --until with --model {model}",
+            "it divides by the degrees of neighbors in the whole graph, which later edges change",
+            "give --model sage, gat, gatv2 or gin",
+        ],
     ),
     Row::new(
         |c| c.is_sampled() && c.model.properties().batches == ModelBatches::Full,

@@ -124,9 +124,9 @@ impl TimedLinks {
         let mut batches: Vec<usize> = (0..order.len().div_ceil(self.batch_size)).collect();
         let mut stream = key(Draws::Orders).stream(0, 0);
         if self.rule.bound == Bound::Batch {
-            stream.shuffle(&mut batches)
+            stream.shuffle(&mut batches);
         } else {
-            stream.shuffle(&mut order)
+            stream.shuffle(&mut order);
         }
         TimedEpoch { order, batches, batch_size: self.batch_size, negatives: key(Draws::Training) }
     }
@@ -159,7 +159,7 @@ impl TimedLinks {
     pub(crate) fn of_nodes(&self, nodes: Range<NodeId>, number: u32) -> Result<HostBatch, TrainError> {
         let seeds: Vec<TimedSeed> = nodes.map(|node| TimedSeed { node, time: i64::MAX }).collect();
         let pairs = PairList { ends: Vec::new(), n_links: 0 };
-        self.of_seeds(&seeds, pairs, DrawKey::new(self.seed, HELD_OUT, number))
+        self.of_seeds(&seeds, &pairs, DrawKey::new(self.seed, HELD_OUT, number))
     }
 
     /// Batch of edges, given by their positions, with wrong ones.
@@ -188,7 +188,7 @@ impl TimedLinks {
                 ends.push([source, add(other, self.edges[number].time)]);
             }
         }
-        self.of_seeds(&seeds, PairList { ends, n_links: numbers.len() }, key)
+        self.of_seeds(&seeds, &PairList { ends, n_links: numbers.len() }, key)
     }
 
     /// A node that edges end in, and that is no end of this edge.
@@ -204,7 +204,7 @@ impl TimedLinks {
     }
 
     /// Batch of seeds and of pairs of them.
-    fn of_seeds(&self, seeds: &[TimedSeed], pairs: PairList, key: DrawKey) -> Result<HostBatch, TrainError> {
+    fn of_seeds(&self, seeds: &[TimedSeed], pairs: &PairList, key: DrawKey) -> Result<HostBatch, TrainError> {
         let sampled = self.sampler.sample(&self.rows, seeds, key)?;
         let block = |block: &Block| -> Result<HostBlock, FormatError> {
             Ok(HostBlock { rows: self.rows_of(block, &sampled)?, in_place: None })
@@ -262,8 +262,8 @@ fn check_rule(rule: &TimeRule, adjacency: Adjacency, config: &TrainConfig) -> Re
     }
     if adjacency.norm == Norm::Symmetric {
         return Err(TrainError::invalid(format!(
-            "{} divides by the degrees of neighbors in the whole graph, which later edges change: give --model sage, gat, gatv2 \
-             or gin",
+            "{} divides by the degrees of neighbors in the whole graph, which later edges change: give a model that takes means \
+             or sums",
             config.model.name()
         )));
     }
@@ -272,7 +272,8 @@ fn check_rule(rule: &TimeRule, adjacency: Adjacency, config: &TrainConfig) -> Re
 
 /// Training, validation and test part of edges in the order of time, by the shares of the last two. Edges of one time are in
 /// one part, the earlier one.
-fn parts_of(edges: &[TimedEdge], (val, test): (f64, f64)) -> [Range<usize>; 3] {
+#[must_use]
+pub fn parts_of(edges: &[TimedEdge], (val, test): (f64, f64)) -> [Range<usize>; 3] {
     let n = edges.len();
     let share = |share: f64| (share * n as f64).round() as usize;
     let after_equals = |at: usize| {
@@ -282,23 +283,4 @@ fn parts_of(edges: &[TimedEdge], (val, test): (f64, f64)) -> [Range<usize>; 3] {
     let test_from = after_equals(n - share(test).min(n));
     let val_from = after_equals(n.saturating_sub(share(test) + share(val))).min(test_from);
     [0..val_from, val_from..test_from, test_from..n]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn edges(times: &[i64]) -> Vec<TimedEdge> {
-        let edge = |(&time, edge)| TimedEdge { source: 0, destination: 1, time, edge };
-        times.iter().zip(0..).map(edge).collect()
-    }
-
-    #[test]
-    fn parts_follow_each_other_and_keep_equal_times_together() {
-        assert_eq!(parts_of(&edges(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]), (0.1, 0.2)), [0..7, 7..8, 8..10]);
-        assert_eq!(parts_of(&edges(&[1, 1, 1, 1, 1, 1, 2, 2, 2, 3]), (0.3, 0.2)), [0..6, 6..9, 9..10]);
-        assert_eq!(parts_of(&edges(&[5; 10]), (0.3, 0.2)), [0..10, 10..10, 10..10]);
-        assert_eq!(parts_of(&edges(&[]), (0.3, 0.2)), [0..0, 0..0, 0..0]);
-        assert_eq!(parts_of(&edges(&[1, 2]), (0.0, 0.0)), [0..2, 2..2, 2..2]);
-    }
 }

@@ -5,10 +5,10 @@
 //! (u, v, t) ──▶ seeds u, v and other destinations, all at t ──TimedSampler──▶ blocks of earlier edges ──▶ scores
 //! ```
 //! - [`TimedLinks`]: the edges of each part, and the batches that ask for them.
-//! - [`TimedLinkSession`]: runs.
+//! - [`TimedLinkSession`]: state that runs share.
 //! - [`TimedScorer`]: scores of held-out edges, each from all edges before it.
 
-mod links;
+pub(crate) mod links;
 mod scorer;
 mod session;
 
