@@ -208,6 +208,12 @@ pub(crate) struct Rank {
     places: Places,
 }
 
+impl Default for Rank {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Rank {
     pub(crate) fn new() -> Self {
         Self { marked: Bitmap::default(), seen: Bitmap::default(), places: Places::Positions(Vec::new()) }

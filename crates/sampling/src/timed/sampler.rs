@@ -7,10 +7,10 @@ use hashbrown::HashMap;
 
 use super::batch::{TimedBatch, TimedSeed};
 use super::rule::{Bound, Strategy, TimeRule};
-use crate::draw::DrawScratch;
+use crate::draw::{DrawScratch, Sink};
 use crate::key::{HopDraws, Scheme};
 use crate::pool::Pool;
-use crate::relabel::NodeHasher;
+use crate::relabel::{NodeHasher, Rank, Relabeller};
 use crate::{Block, DrawKey, Expand, FanOut, Neighbors, NodeId, SampleError};
 
 /// Options of [`TimedSampler`], besides its fan-out.
@@ -50,7 +50,7 @@ pub struct TimedSampler {
 }
 
 /// Node of a batch: a node of the graph, in a tree, with the bound of its edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
     tree: u32,
     node: NodeId,
@@ -67,16 +67,64 @@ impl Hash for Place {
     }
 }
 
+/// Nodes found so far, each with its tree and its bound.
+#[derive(Default)]
+struct Found {
+    nodes: Vec<NodeId>,
+    trees: Vec<u32>,
+    bounds: Vec<i64>,
+}
+
+impl Found {
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.trees.clear();
+        self.bounds.clear();
+    }
+
+    fn place(&self, at: usize) -> Place {
+        Place { tree: self.trees[at], node: self.nodes[at], bound: self.bounds[at] }
+    }
+
+    /// Number of a node in a tree, which is the next one if it is new.
+    #[inline(always)]
+    fn number(&mut self, numbers: &mut Numbers, place: Place) -> NodeId {
+        *numbers.entry(place).or_insert_with(|| {
+            self.push(place);
+            (self.nodes.len() - 1) as NodeId
+        })
+    }
+
+    fn push(&mut self, Place { tree, node, bound }: Place) {
+        self.nodes.push(node);
+        self.trees.push(tree);
+        self.bounds.push(bound);
+    }
+}
+
+/// Numbers of nodes in trees.
+type Numbers = HashMap<Place, NodeId, BuildHasherDefault<NodeHasher>>;
+
 /// Memory of one batch that is being sampled.
 #[derive(Default)]
 struct Scratch {
-    /// Nodes found so far.
-    places: Vec<Place>,
-    numbers: HashMap<Place, NodeId, BuildHasherDefault<NodeHasher>>,
-    /// Source of each edge of a hop.
-    drawn: Vec<Place>,
-    new: Vec<Place>,
+    found: Found,
+    numbers: Numbers,
+    /// Numbers of nodes that all seeds share.
+    shared: Rank,
     draw: DrawScratch,
+    sources: Vec<NodeId>,
+}
+
+impl Scratch {
+    /// Ends a hop of seeds that share their nodes: numbers the new ones, ascending, and gives columns local ids.
+    fn settle(&mut self, columns: &mut [NodeId]) {
+        let Found { nodes, trees, bounds } = &mut self.found;
+        self.shared.settle(nodes);
+        trees.resize(nodes.len(), 0);
+        bounds.resize(nodes.len(), bounds.first().copied().unwrap_or(0));
+        self.shared.apply(columns);
+    }
 }
 
 impl TimedSampler {
@@ -138,29 +186,19 @@ impl TimedSampler {
         }
         self.scratch.with(Scratch::default, |scratch| {
             batch.clear(self.fan_out.hops().len());
-            self.place_seeds(seeds, scratch, &mut batch.seed_rows);
+            scratch.found.clear();
+            if self.options.rule.bound == Bound::Batch {
+                share_seeds(seeds, scratch, &mut batch.seed_rows);
+                scratch.shared.begin(n_nodes, &scratch.found.nodes);
+            } else {
+                scratch.numbers.clear();
+                let Scratch { found, numbers, .. } = scratch;
+                let tree = |(seed, tree): (&TimedSeed, u32)| Place { tree, node: seed.node, bound: seed.time };
+                batch.seed_rows.extend(seeds.iter().zip(0..).map(tree).map(|place| found.number(numbers, place)));
+            }
             self.hops(graph, key, scratch, batch);
             Ok(())
         })
-    }
-
-    /// Gives each seed its node of the batch: one for each seed, or one for each node where seeds share them.
-    fn place_seeds(&self, seeds: &[TimedSeed], scratch: &mut Scratch, rows: &mut Vec<NodeId>) {
-        scratch.places.clear();
-        scratch.numbers.clear();
-        let earliest = seeds.iter().map(|seed| seed.time).min().unwrap_or(0);
-        for (seed, tree) in seeds.iter().zip(0..) {
-            let place = match self.options.rule.bound {
-                Bound::Batch => Place { tree: 0, node: seed.node, bound: earliest },
-                Bound::Seed | Bound::Path => Place { tree, node: seed.node, bound: seed.time },
-            };
-            let next = scratch.places.len() as NodeId;
-            let number = *scratch.numbers.entry(place).or_insert(next);
-            if number == next {
-                scratch.places.push(place);
-            }
-            rows.push(number);
-        }
     }
 
     /// Samples hop after hop, from the seeds outward.
@@ -171,7 +209,7 @@ impl TimedSampler {
             // Blocks lie in the order of layers, the seeds' block last.
             let (blocks, after) = batch.blocks.blocks.split_at_mut(n_hops - hop);
             let (block, nearer) = (&mut blocks[n_hops - hop - 1], after.first());
-            block.n_destinations = scratch.places.len();
+            block.n_destinations = scratch.found.nodes.len();
             match nearer.filter(|_| self.options.expand == Expand::Once) {
                 Some(nearer) => {
                     block.indptr.clone_from(&nearer.indptr);
@@ -180,67 +218,70 @@ impl TimedSampler {
                 }
                 None => n_expanded = 0,
             }
+            let n_kept = block.indices.len();
             self.draw(graph, (key, hop as u32), (neighbors, n_expanded), scratch, block);
+            if self.options.rule.bound == Bound::Batch {
+                scratch.settle(&mut block.indices[n_kept..]);
+            }
             n_expanded = block.n_destinations;
-            scratch.settle(&mut block.indices);
-            block.n_columns = scratch.places.len();
-            block.nodes.extend(scratch.places.iter().map(|place| place.node));
+            block.n_columns = scratch.found.nodes.len();
+            block.nodes.clone_from(&scratch.found.nodes);
         }
-        batch.trees.extend(scratch.places.iter().map(|place| place.tree));
-        batch.bounds.extend(scratch.places.iter().map(|place| place.bound));
+        batch.trees.clone_from(&scratch.found.trees);
+        batch.bounds.clone_from(&scratch.found.bounds);
     }
 
-    /// Draws the edges of a hop for the nodes from `n_expanded` on.
+    /// Draws the edges of a hop for the nodes from `n_expanded` on. Columns are local ids; global ones where seeds share
+    /// their nodes.
     fn draw(
         &self,
         graph: &TimedRows,
         (key, hop): (DrawKey, u32),
         (neighbors, n_expanded): (Neighbors, usize),
-        Scratch { places, drawn, draw, .. }: &mut Scratch,
+        scratch: &mut Scratch,
         block: &mut Block,
     ) {
         let TimedOptions { rule, replace, edge_ids, .. } = self.options;
-        let shared = key.hop(Scheme::Neighbors, hop);
+        let Scratch { found, numbers, shared, draw, sources } = scratch;
         let mut of_tree: Option<(u32, HopDraws)> = None;
-        drawn.clear();
-        for &Place { tree, node, bound } in &places[n_expanded..] {
+        for at in n_expanded..block.n_destinations {
+            let Place { tree, node, bound } = found.place(at);
             let admitted = graph.within(node as usize, &rule.window_of(bound));
-            let draws = match (rule.bound, of_tree) {
-                (Bound::Batch, _) => shared,
-                (_, Some((of, draws))) if of == tree => draws,
+            let draws = match of_tree {
+                Some((of, draws)) if of == tree => draws,
+                _ if rule.bound == Bound::Batch => key.hop(Scheme::Neighbors, hop),
                 _ => key.of_tree(tree, hop),
             };
             of_tree = Some((tree, draws));
+            let degree = admitted.len() as u32;
             let taken = match (rule.strategy, neighbors) {
-                (Strategy::Last, Neighbors::Count(count)) => draw.last(admitted.len() as u32, count),
-                _ => draw.positions(admitted.len() as u32, (neighbors, replace), draws.positions(node)),
+                (Strategy::Last, Neighbors::Count(count)) => draw.last(degree, count),
+                _ => draw.positions(degree, (neighbors, replace), draws.positions(node)),
             };
-            let row = graph.entries(admitted.clone());
-            drawn.extend(taken.iter().map(|&at| {
-                let bound = if rule.bound == Bound::Path { row.times[at as usize] } else { bound };
-                Place { tree, node: row.sources[at as usize], bound }
-            }));
             if edge_ids {
                 block.edge_ids.extend(taken.iter().map(|&at| admitted.start as u64 + u64::from(at)));
             }
-            let end = block.indptr.last().copied().unwrap_or(0) + taken.len() as u64;
-            block.indptr.push(end);
+            block.indptr.push(block.indptr.last().copied().unwrap_or(0) + taken.len() as u64);
+            let row = graph.entries(admitted);
+            if rule.bound == Bound::Batch {
+                sources.clear();
+                sources.extend(taken.iter().map(|&at| row.sources[at as usize]));
+                shared.sink(&mut block.indices).take(sources);
+            } else {
+                block.indices.extend(taken.iter().map(|&at| {
+                    let bound = if rule.bound == Bound::Path { row.times[at as usize] } else { bound };
+                    found.number(numbers, Place { tree, node: row.sources[at as usize], bound })
+                }));
+            }
         }
     }
 }
 
-impl Scratch {
-    /// Numbers the new nodes of a hop, ascending by tree, id and bound, and appends the columns of its edges.
-    fn settle(&mut self, indices: &mut Vec<NodeId>) {
-        let Self { places, numbers, drawn, new, .. } = self;
-        new.clear();
-        new.extend(drawn.iter().filter(|place| !numbers.contains_key(*place)));
-        new.sort_unstable();
-        new.dedup();
-        for &place in &*new {
-            numbers.insert(place, places.len() as NodeId);
-            places.push(place);
-        }
-        indices.extend(drawn.iter().map(|place| numbers[place]));
-    }
+/// Gives the seeds of a batch one node for each id, with the earliest of their times.
+fn share_seeds(seeds: &[TimedSeed], scratch: &mut Scratch, rows: &mut Vec<NodeId>) {
+    let earliest = seeds.iter().map(|seed| seed.time).min().unwrap_or(0);
+    let Scratch { found, numbers, .. } = scratch;
+    numbers.clear();
+    let place = |seed: &TimedSeed| Place { tree: 0, node: seed.node, bound: earliest };
+    rows.extend(seeds.iter().map(place).map(|place| found.number(numbers, place)));
 }

@@ -1,7 +1,5 @@
 //! Laws of samples in time: they equal the definition, see no future, and do not change when the future is deleted.
 
-use std::collections::BTreeSet;
-
 use girih_graph_format::{Coo, Duplicates, NodeId, TimedRows, Times};
 use girih_random::{Key, purpose};
 use girih_sampling::testing::fan_outs;
@@ -154,9 +152,15 @@ fn plain_sample(
         }
         let from = drawn.len();
         drawn.extend(places[from..].iter().map(|&place| draw(place, hop, neighbors)));
-        let found: BTreeSet<Place> = drawn[from..].iter().flatten().map(|&(place, _)| place).collect();
-        let new: Vec<Place> = found.into_iter().filter(|place| !places.contains(place)).collect();
-        places.extend(new);
+        let mut found: Vec<Place> = drawn[from..].iter().flatten().map(|&(place, _)| place).collect();
+        if rule.bound == Bound::Batch {
+            found.sort_unstable();
+        }
+        for place in found {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
         let column = |place: Place| places.iter().position(|&other| other == place).unwrap() as NodeId;
         let rows = drawn.iter().map(|row| row.iter().map(|&(place, entry)| (column(place), entry)).collect());
         blocks.push(PlainBlock { rows: rows.collect(), nodes: places.iter().map(|place| place.1).collect() });

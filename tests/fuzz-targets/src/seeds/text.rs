@@ -33,6 +33,7 @@ const EDGE_LISTS: &[&str] = &[
     "0 1 {'weight': 3.0, 'color': 'red'}\n1 2 {'weight': 1}\n",
     "\"user\";\"item\";\"rating\"\n\"0\";\"3\";\"5\"\n",
     ",src,dst\n0,4,5\n1,5,6\n",
+    "from,to,feature,time\n6,2,4,1289241911.72836\n6,5,2,1289241941.53378\n1,15,1,7\n",
 ];
 
 pub(crate) fn edge_lists() -> Vec<Input> {

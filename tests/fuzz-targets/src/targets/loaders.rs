@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use girih_datasets::{DataSource, LoadOptions, load};
-use girih_graph_format::file::{Folder, Verify};
+use girih_graph_format::file::{Folder, ReadTimes, Verify};
 
 use crate::Input;
 
@@ -24,6 +24,9 @@ pub(super) fn edge_list(path: &Path, input: &Input) -> Result<(), String> {
     // The second result is ignored: its refusal names the file as well, or its memory is bounded.
     let other = LoadOptions { bipartite: Some(true), ..LoadOptions::default() };
     let _ = with(path, &other);
+    for times in [ReadTimes::IfThere, ReadTimes::Required] {
+        let _ = with(path, &LoadOptions { times, ..LoadOptions::default() });
+    }
     result
 }
 

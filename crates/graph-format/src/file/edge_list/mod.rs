@@ -72,7 +72,8 @@ pub fn read_edge_list(path: &Path, options: &EdgeListOptions) -> Result<EdgeList
 /// As [`read_edge_list`].
 pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeList, FormatError> {
     check_text(text, "an edge list", None)?;
-    check_memory(text, [b'\n'; 3], EDGE_BYTES)?;
+    let time_bytes = if options.times == ReadTimes::No { 0 } else { times::EDGE_BYTES };
+    check_memory(text, [b'\n'; 3], EDGE_BYTES + time_bytes)?;
     let text = without_mark(text);
     if let Some(n) = options.n_nodes.filter(|&n| n > MAX_NODES) {
         return Err(FormatError::invalid(format!("{n} nodes exceed the limit of {MAX_NODES}")));

@@ -7,6 +7,8 @@ use crate::{FormatError, MAX_DECIMALS, Notes, Tick, Times};
 
 /// Reason for leaving out a column of times.
 pub(super) const LEFT_OUT: &str = "times of edges";
+/// Memory of an edge's time in bytes: as it is written, and as an entry of both its ends.
+pub(super) const EDGE_BYTES: u64 = 64;
 /// Smallest number that may be a time in seconds since the epoch.
 const FIRST_SECOND: i64 = 100_000_000;
 /// Ratio of the latest to the earliest time above which they may have two units.

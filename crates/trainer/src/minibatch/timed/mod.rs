@@ -6,7 +6,7 @@
 //! ```
 //! - [`TimedLinks`]: the edges of each part, and the batches that ask for them.
 //! - [`TimedLinkSession`]: state that runs share.
-//! - [`TimedScorer`]: scores of held-out edges, each from all edges before it.
+//! - [`TimedScorer`](scorer::TimedScorer): scores of held-out edges, each from all edges before it.
 
 pub(crate) mod links;
 mod scorer;
