@@ -9,7 +9,7 @@ use girih_graph_format::file::{
 };
 use girih_graph_format::{Coo, Duplicates, NodeId, TimedRows, Times};
 
-use crate::edges::{directed_as, to_graph};
+use crate::edges::{directed_as, goes_both_ways, to_graph};
 use crate::file_kind::{ending, stem};
 use crate::{Dataset, DatasetError, LoadOptions};
 
@@ -24,8 +24,9 @@ pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, Datase
     // A repeated pair without weights states one edge twice; weights of one edge in several lines add up.
     let default = if edges.values().is_some() { Duplicates::Sum } else { Duplicates::Merge };
     let graph = to_graph(&edges, options, default, &mut notes).map_err(|e| e.at(path))?;
-    let graph = directed_as(graph, options, list.directed != Some(true), &mut notes);
-    let both_ways = options.symmetrize.unwrap_or(list.directed != Some(true));
+    let is_undirected = list.directed != Some(true);
+    let graph = directed_as(graph, options, is_undirected, &mut notes);
+    let both_ways = goes_both_ways(options, is_undirected);
     let in_time = |times: &Times| TimedRows::new(graph.n_rows(), edges.cols(), edges.rows(), times, both_ways);
     let timed = list.times.as_ref().map(in_time).transpose().map_err(|e| e.at(path))?.map(Arc::new);
     let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;

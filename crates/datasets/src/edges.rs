@@ -32,10 +32,15 @@ fn with_remedy(error: &FormatError, rule: Duplicates) -> FormatError {
     }
 }
 
+/// Whether edges are stored in both directions, by the options or else by the format's convention.
+pub(crate) fn goes_both_ways(options: &LoadOptions, default: bool) -> bool {
+    options.symmetrize.unwrap_or(default)
+}
+
 /// Stores every edge in both directions, if the options or else the format's convention ask for it. The number of
 /// added edges goes into the notes.
 pub(crate) fn directed_as(graph: Csr, options: &LoadOptions, default: bool, notes: &mut Notes) -> Csr {
-    if !options.symmetrize.unwrap_or(default) || !graph.is_square() {
+    if !goes_both_ways(options, default) || !graph.is_square() {
         return graph;
     }
     let n_before = graph.nnz();

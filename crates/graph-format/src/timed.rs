@@ -205,6 +205,12 @@ impl TimedRows {
         self.n_edges
     }
 
+    /// Whether edges are entries of both their ends.
+    #[must_use]
+    pub fn goes_both_ways(&self) -> bool {
+        !self.reversed.is_empty()
+    }
+
     /// Unit of the times.
     #[must_use]
     pub fn tick(&self) -> Tick {
@@ -300,7 +306,7 @@ impl TimedRows {
             indptr.push(entries.len() as u64);
         }
         let (n_nodes, n_edges, tick) = (self.n_nodes, self.n_edges, self.tick);
-        Self { n_nodes, n_edges, tick, ..Self::of_entries(indptr, &entries, !self.reversed.is_empty()) }
+        Self { n_nodes, n_edges, tick, ..Self::of_entries(indptr, &entries, self.goes_both_ways()) }
     }
 
     /// All edges in the order of their times, and of the list where times are equal.

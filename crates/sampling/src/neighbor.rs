@@ -279,7 +279,7 @@ impl Scratch {
             Relabel::ToBlock => Box::new(Classic::new(options.new_nodes)),
             Relabel::ToBlockFast => Box::new(Fast::new(options.new_nodes)),
             Relabel::Fused => Box::new(Fused::new(options.new_nodes)),
-            Relabel::Rank => Box::new(Rank::new()),
+            Relabel::Rank => Box::new(Rank::default()),
         };
         Self { seeds: NodeSet::default(), nodes: Vec::new(), relabeller, draw: DrawScratch::default() }
     }

@@ -16,22 +16,20 @@ pub struct TimeSettings {
     ///
     /// seed: the seed's time, in all hops. path: in later hops, the time of the edge just taken. batch: the earliest time
     /// of the batch's seeds, which then share their nodes. Seeds are the ends of edges, at the times of these.
-    #[arg(long, value_name = "TIME", value_parser = one_of::<Bound>(NAMES_OF_BOUNDS), conflicts_with = "until")]
+    #[arg(long, value_name = "TIME", value_parser = one_of::<Bound>(Bound::ALL.map(Bound::name)), conflicts_with = "until")]
     pub before: Option<Bound>,
     /// As --before, but with the edges of that time
     ///
     /// An edge then sees itself, so that training refuses it.
-    #[arg(long, value_name = "TIME", value_parser = one_of::<Bound>(NAMES_OF_BOUNDS))]
+    #[arg(long, value_name = "TIME", value_parser = one_of::<Bound>(Bound::ALL.map(Bound::name)))]
     pub until: Option<Bound>,
     /// Largest age of an edge that is seen, such as 30d, 12h or 90m; a number alone has the unit of the data
     #[arg(long, value_name = "SPAN")]
     pub window: Option<TimeSpan>,
     /// Choice among the edges that are seen: uniform or last, the latest [default: uniform]
-    #[arg(long, value_name = "NAME", value_parser = one_of::<Strategy>(["uniform", "last"]))]
+    #[arg(long, value_name = "NAME", value_parser = one_of::<Strategy>(Strategy::ALL.map(Strategy::name)))]
     pub time_strategy: Option<Strategy>,
 }
-
-const NAMES_OF_BOUNDS: [&str; 3] = ["seed", "path", "batch"];
 
 impl TimeSettings {
     /// Writes the given values into `config`.

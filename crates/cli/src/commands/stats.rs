@@ -9,6 +9,7 @@ use girih_graph_format::{Csr, TileHistogram, TimedRows};
 use girih_machine::readable_bytes;
 use girih_partition::counted;
 use girih_reorder::quality::{Quality, WINDOWS};
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::reorder::{rows_held, shown_gap};
@@ -43,10 +44,10 @@ pub fn run(args: &StatsArgs) -> Result<(), CliError> {
 /// Adds the number of edges with their times, and the span of these.
 fn add_times(results: &mut Results, timed: &TimedRows) {
     let tick = timed.tick();
-    let (first, last) = timed.span().unwrap_or_default();
-    let ends = [first, last].map(|time| tick.show(time));
-    let mut times: Vec<i64> = timed.edges_in_time().iter().map(|edge| edge.time).collect();
+    let mut times = timed.times().to_vec();
+    times.par_sort_unstable();
     times.dedup();
+    let ends = [times.first(), times.last()].map(|time| tick.show(time.copied().unwrap_or_default()));
     let (n_edges, n_times) = (timed.n_edges(), times.len());
     let shown = format!("{n_edges} edges at {} from {} to {}", counted(n_times, "time"), ends[0], ends[1]);
     results

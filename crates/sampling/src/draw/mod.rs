@@ -36,10 +36,7 @@ impl DrawScratch {
         draws: Positions,
     ) -> &[u32] {
         self.rows.positions.clear();
-        match neighbors {
-            Neighbors::Count(count) => self.rows.take(degree, (count, replace), draws),
-            Neighbors::All => self.rows.positions.extend(0..degree),
-        }
+        self.rows.draw(degree, (neighbors, replace), draws);
         &self.rows.positions
     }
 

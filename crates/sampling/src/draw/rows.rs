@@ -59,10 +59,7 @@ pub(super) fn hop<S: Sink>(
 /// Draws positions of neighbors that are all equally likely.
 fn draw(n_row: usize, rule: Rule<'_>, draws: Positions, scratch: &mut RowScratch) {
     let degree = (n_row - scratch.skipped.len()) as u32;
-    match rule.neighbors {
-        Neighbors::Count(count) => scratch.take(degree, (count, rule.replace), draws),
-        Neighbors::All => scratch.positions.extend(0..degree),
-    }
+    scratch.draw(degree, (rule.neighbors, rule.replace), draws);
     let RowScratch { positions, skipped, .. } = scratch;
     if !skipped.is_empty() {
         positions.iter_mut().for_each(|position| *position = past_skipped(*position, skipped));
@@ -70,6 +67,14 @@ fn draw(n_row: usize, rule: Rule<'_>, draws: Positions, scratch: &mut RowScratch
 }
 
 impl RowScratch {
+    /// Draws positions below `degree` by a fan-out, with replacement or without.
+    pub(super) fn draw(&mut self, degree: u32, (neighbors, replace): (Neighbors, bool), draws: Positions) {
+        match neighbors {
+            Neighbors::Count(count) => self.take(degree, (count, replace), draws),
+            Neighbors::All => self.positions.extend(0..degree),
+        }
+    }
+
     /// Draws `count` positions below `degree`, with replacement or without.
     pub(super) fn take(&mut self, degree: u32, (count, replace): (u32, bool), mut draws: Positions) {
         if replace {

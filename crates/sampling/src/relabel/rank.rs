@@ -199,7 +199,14 @@ enum Places {
     Ranks(RankTable),
 }
 
+impl Default for Places {
+    fn default() -> Self {
+        Self::Positions(Vec::new())
+    }
+}
+
 /// Adapter of the operator to samplers.
+#[derive(Default)]
 pub(crate) struct Rank {
     /// Sources of this hop.
     marked: Bitmap,
@@ -208,17 +215,7 @@ pub(crate) struct Rank {
     places: Places,
 }
 
-impl Default for Rank {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Rank {
-    pub(crate) fn new() -> Self {
-        Self { marked: Bitmap::default(), seen: Bitmap::default(), places: Places::Positions(Vec::new()) }
-    }
-
     /// Sink of a hop that appends sources to `sources`, as global ids until [`apply`](Self::apply).
     pub(crate) fn sink<'a>(&'a mut self, sources: &'a mut Vec<NodeId>) -> MarkSink<'a> {
         MarkSink { marked: &mut self.marked, sources }

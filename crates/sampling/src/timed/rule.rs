@@ -68,10 +68,10 @@ impl TimeRule {
 
 /// Names of the variants of an option, which its text has.
 macro_rules! named {
-    ($of:ident, $what:literal, $($variant:ident => $name:literal),+) => {
+    ($of:ident, $n:literal, $what:literal, $($variant:ident => $name:literal),+) => {
         impl $of {
             /// All variants.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
+            pub const ALL: [Self; $n] = [$(Self::$variant),+];
 
             /// Name, as the command line and results spell it.
             #[must_use]
@@ -92,14 +92,14 @@ macro_rules! named {
             type Err = SampleError;
 
             fn from_str(text: &str) -> Result<Self, SampleError> {
-                Self::ALL.iter().copied().find(|of| of.name() == text).ok_or_else(|| {
-                    let names: Vec<&str> = Self::ALL.iter().map(|of| of.name()).collect();
-                    SampleError::invalid(format!("{text:?} is no {}; choose one of {}", $what, names.join(", ")))
+                Self::ALL.into_iter().find(|of| of.name() == text).ok_or_else(|| {
+                    let names = Self::ALL.map(Self::name).join(", ");
+                    SampleError::invalid(format!("{text:?} is no {}; choose one of {names}", $what))
                 })
             }
         }
     };
 }
 
-named!(Bound, "bound in time", Seed => "seed", Path => "path", Batch => "batch");
-named!(Strategy, "choice among edges in time", Uniform => "uniform", Last => "last");
+named!(Bound, 3, "bound in time", Seed => "seed", Path => "path", Batch => "batch");
+named!(Strategy, 2, "choice among edges in time", Uniform => "uniform", Last => "last");

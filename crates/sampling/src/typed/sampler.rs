@@ -155,7 +155,7 @@ impl TypedSampler {
         let n_hops = self.fan_out.hops().len();
         batch.reset(n_hops, (sizes.len(), graph.relations().len()));
         batch.nodes[target].extend_from_slice(seeds);
-        scratch.types.resize_with(sizes.len(), Rank::new);
+        scratch.types.resize_with(sizes.len(), Rank::default);
         for ((rank, &n_nodes), nodes) in scratch.types.iter_mut().zip(sizes).zip(&batch.nodes) {
             rank.begin(n_nodes, nodes);
         }

@@ -36,24 +36,30 @@ impl TimeConfig {
         *self != Self::default()
     }
 
+    /// Time that bounds the edges, and whether edges at it are seen.
+    ///
+    /// # Errors
+    /// When not exactly one bound is given.
+    pub(crate) fn bound(&self) -> Result<(Bound, Admits), TrainError> {
+        match (self.until, self.before) {
+            (Some(bound), None) => Ok((bound, Admits::Until)),
+            (None, Some(bound)) => Ok((bound, Admits::Before)),
+            (Some(_), Some(_)) => {
+                Err(TrainError::invalid("time.until and time.before both bound the edges; leave one out"))
+            }
+            (None, None) => Err(TrainError::invalid(
+                "time.window and time.strategy choose among earlier edges: give the bound as well, time.before = \"seed\" or \
+                 time.until = \"seed\"",
+            )),
+        }
+    }
+
     /// Rule of the sampler for times of this unit.
     ///
     /// # Errors
     /// When not exactly one bound is given, or the window is no whole number of ticks.
     pub fn rule(&self, tick: Tick) -> Result<TimeRule, TrainError> {
-        let (bound, admits) = match (self.until, self.before) {
-            (Some(bound), None) => (bound, Admits::Until),
-            (None, Some(bound)) => (bound, Admits::Before),
-            (Some(_), Some(_)) => {
-                return Err(TrainError::invalid("time.until and time.before both bound the edges; leave one out"));
-            }
-            (None, None) => {
-                return Err(TrainError::invalid(
-                    "time.window and time.strategy choose among earlier edges: give the bound as well, time.before = \
-                     \"seed\" or time.until = \"seed\"",
-                ));
-            }
-        };
+        let (bound, admits) = self.bound()?;
         let window = self.window.map(|span| span.in_ticks(tick)).transpose()?;
         Ok(TimeRule { bound, admits, window, strategy: self.strategy })
     }

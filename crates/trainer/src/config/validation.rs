@@ -44,6 +44,9 @@ impl TrainConfig {
         if self.task == TaskKind::Triples {
             self.triples.validate()?;
         }
+        if self.time.is_set() {
+            self.time.bound()?;
+        }
         if self.model.kind == ModelKind::Embedding {
             self.check_no_layers()?;
         }

@@ -209,19 +209,47 @@ pub(crate) fn rows_by(
 ) -> Result<Csr, FormatError> {
     let has_loops = block.nodes.first().is_some_and(|&node| terms.own_weight(node).is_some());
     let n_entries = block.n_edges() + if has_loops { block.n_destinations } else { 0 };
-    let (mut indices, mut values) = (Vec::with_capacity(n_entries), Vec::with_capacity(n_entries));
-    let (mut indptr, mut row) = (Vec::with_capacity(block.n_destinations + 1), Vec::new());
-    indptr.push(0u64);
+    let (mut rows, mut row) = (RowSums::new(block.n_destinations, n_entries), Vec::new());
     for v in 0..block.n_destinations {
         list_row(terms, (block, &weight), v, &mut row);
+        rows.push(&mut row);
+    }
+    rows.into_csr(block.n_columns)
+}
+
+/// Rows of a matrix, from entries in any order; those of a row with one column become their sum.
+pub(crate) struct RowSums {
+    indptr: Vec<u64>,
+    indices: Vec<NodeId>,
+    values: Vec<f32>,
+}
+
+impl RowSums {
+    /// No rows yet, with memory for some and for the entries of all.
+    pub(crate) fn new(n_rows: usize, n_entries: usize) -> Self {
+        let mut indptr = Vec::with_capacity(n_rows + 1);
+        indptr.push(0);
+        Self { indptr, indices: Vec::with_capacity(n_entries), values: Vec::with_capacity(n_entries) }
+    }
+
+    /// Appends a row of columns and values, and sorts these.
+    pub(crate) fn push(&mut self, row: &mut [(NodeId, f32)]) {
         row.sort_unstable_by_key(|&(column, _)| column);
         for same in row.chunk_by(|(a, _), (b, _)| a == b) {
-            indices.push(same[0].0);
-            values.push(same.iter().map(|(_, value)| value).sum::<f32>());
+            self.indices.push(same[0].0);
+            self.values.push(same.iter().map(|(_, value)| value).sum::<f32>());
         }
-        indptr.push(indices.len() as u64);
+        self.indptr.push(self.indices.len() as u64);
     }
-    Csr::new(block.n_destinations, block.n_columns, indptr, indices, Some(values.into()))
+
+    /// The matrix of all rows.
+    ///
+    /// # Errors
+    /// When a column is not below `n_columns`.
+    pub(crate) fn into_csr(self, n_columns: usize) -> Result<Csr, FormatError> {
+        let Self { indptr, indices, values } = self;
+        Csr::new(indptr.len() - 1, n_columns, indptr, indices, Some(values.into()))
+    }
 }
 
 /// Lists column and value of each entry of row `v`; a column appears once for each draw.

@@ -75,20 +75,39 @@ impl<'a> Source<'a> {
     /// # Errors
     /// When the sampler refuses.
     pub(super) fn make(&self, n_epochs: u32, n_threads: usize) -> Result<Vec<BatchStats>, CliError> {
-        let stage = || Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
         match self {
             Self::Seeds { loader, relabel, .. } => {
-                let epochs = (0..n_epochs).map(|epoch| blocks(loader, *relabel, epoch, stage()));
+                let epochs = (0..n_epochs).map(|epoch| blocks(loader, *relabel, epoch, stage_of(n_threads)));
                 Ok(epochs.collect::<Result<Vec<_>, _>>()?.concat())
             }
             Self::Subgraphs { graph, sampler, n_batches, seed } => {
                 let keys: Vec<DrawKey> = (0..n_epochs)
                     .flat_map(|epoch| (0..*n_batches as u32).map(move |batch| DrawKey::new(*seed, epoch, batch)))
                     .collect();
-                subgraphs(graph, sampler.as_ref(), keys, stage())
+                subgraphs(graph, sampler.as_ref(), keys, n_threads)
             }
         }
     }
+}
+
+/// Stage of a pipeline that makes batches on some threads.
+fn stage_of(n_threads: usize) -> Stage {
+    Stage::new("sample").workers(n_threads).capacity(2 * n_threads)
+}
+
+/// Results of a maker for some items, in their order, `n_threads` of them at a time. Each thread has a maker of its own.
+///
+/// # Errors
+/// When a maker fails, or the system refuses a thread.
+pub(super) fn made_by_threads<T: Send, U: Send, W: FnMut(T) -> Result<U, SampleError>>(
+    items: impl IntoIterator<Item = T, IntoIter: Send>,
+    n_threads: usize,
+    maker: impl Fn() -> W + Send + Sync,
+) -> Result<Vec<U>, CliError> {
+    std::thread::scope(|scope| {
+        let made = Pipeline::<T, SampleError>::new(items).stage(stage_of(n_threads), maker).start_in(scope)?;
+        Ok(made.collect::<Result<_, _>>()?)
+    })
 }
 
 /// Samples the batches of an epoch of seeds.
@@ -148,7 +167,7 @@ fn subgraphs(
     graph: &Csr,
     sampler: &dyn SubgraphSampler,
     keys: Vec<DrawKey>,
-    stage: Stage,
+    n_threads: usize,
 ) -> Result<Vec<BatchStats>, CliError> {
     let make = || {
         let mut subgraph = Subgraph::default();
@@ -167,10 +186,22 @@ fn subgraphs(
             })
         }
     };
-    std::thread::scope(|scope| {
-        let made = Pipeline::<DrawKey, SampleError>::new(keys).stage(stage, make).start_in(scope)?;
-        Ok(made.collect::<Result<_, _>>()?)
-    })
+    made_by_threads(keys, n_threads, make)
+}
+
+/// First given flag that only graphs without types and times have a use for, with the reason; `weighted` is that of edge
+/// weights.
+pub(super) fn flag_of_plain_graphs(args: &SampleArgs, without: &str, weighted: &str) -> Option<String> {
+    let of_graphs = |what: &str| format!("{what} graphs without {without}");
+    let flags = [
+        (args.ranks.ranks.is_some(), of_graphs("--ranks divides")),
+        (args.tiers.plan, of_graphs("--plan places the rows of")),
+        (args.draws.is_some(), of_graphs("--draws chooses among rules for")),
+        (args.relabel.is_some(), of_graphs("--relabel is a choice for")),
+        (args.weighted, weighted.to_owned()),
+        (args.global_inputs, of_graphs("--global-inputs is for")),
+    ];
+    flags.into_iter().find(|(is_given, _)| *is_given).map(|(_, why)| why)
 }
 
 /// Options of the neighbor sampler, from the arguments.

@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use girih_datasets::Dataset;
 use girih_graph_format::{TimedEdge, TimedRows};
-use girih_pipeline::{Pipeline, Stage};
-use girih_sampling::{DrawKey, SampleError, TimedBatch, TimedOptions, TimedSampler, TimedSeed};
+use girih_sampling::{DrawKey, TimedBatch, TimedOptions, TimedSampler, TimedSeed};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT, TimeConfig};
 
-use super::source::BatchStats;
+use super::source::{BatchStats, flag_of_plain_graphs, made_by_threads};
 use crate::args::SampleArgs;
 use crate::error::CliError;
 use crate::output::Results;
@@ -53,7 +52,6 @@ impl<'a> TimedSource<'a> {
     pub(super) fn make(&self, n_epochs: u32, n_threads: usize) -> Result<Vec<BatchStats>, CliError> {
         let (n_batches, mut made) = (self.edges.len().div_ceil(self.batch_size), Vec::new());
         for epoch in 0..n_epochs {
-            let stage = Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
             let make = move || {
                 let (mut batch, mut seeds) = (TimedBatch::default(), Vec::new());
                 move |at: usize| {
@@ -79,11 +77,7 @@ impl<'a> TimedSource<'a> {
                     })
                 }
             };
-            let of_epoch = std::thread::scope(|scope| {
-                let batches = Pipeline::<usize, SampleError>::new(0..n_batches).stage(stage, make);
-                batches.start_in(scope)?.collect::<Result<Vec<_>, _>>().map_err(CliError::from)
-            });
-            made.extend(of_epoch?);
+            made.extend(made_by_threads(0..n_batches, n_threads, make)?);
         }
         Ok(made)
     }
@@ -106,16 +100,8 @@ fn check_flags(args: &SampleArgs, config: &BatchConfig, name: &str) -> Result<()
         let kind = config.kind.name();
         return Err(CliError::Usage(format!("{kind} batches are not sampled in time; give --batch neighbor")));
     }
-    let flags = [
-        (args.ranks.ranks.is_some(), "--ranks divides graphs without times"),
-        (args.tiers.plan, "--plan places the rows of graphs without times"),
-        (args.draws.is_some(), "--draws chooses among rules for graphs without times"),
-        (args.relabel.is_some(), "--relabel is a choice for graphs without times"),
-        (args.weighted, "--weighted draws from graphs without times"),
-        (args.global_inputs, "--global-inputs is for graphs without times"),
-    ];
-    match flags.iter().find(|(is_given, _)| *is_given) {
+    match flag_of_plain_graphs(args, "times", "--weighted draws from graphs without times") {
         None => Ok(()),
-        Some((_, why)) => Err(CliError::Usage(format!("{name} is sampled in time, and {why}; leave it out"))),
+        Some(why) => Err(CliError::Usage(format!("{name} is sampled in time, and {why}; leave it out"))),
     }
 }

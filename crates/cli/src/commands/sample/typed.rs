@@ -4,12 +4,11 @@ use std::time::Instant;
 
 use girih_datasets::{Dataset, TypedData};
 use girih_graph_format::{NodeId, Schema};
-use girih_pipeline::{Pipeline, Stage};
-use girih_sampling::{EpochPlan, LoaderOptions, SampleError, TypedBatch, TypedOptions, TypedSampler};
+use girih_sampling::{EpochPlan, LoaderOptions, TypedBatch, TypedOptions, TypedSampler};
 use girih_trainer::{BatchConfig, BatchKind, DEFAULT_FANOUT};
 use serde_json::Value;
 
-use super::source::BatchStats;
+use super::source::{BatchStats, flag_of_plain_graphs, made_by_threads};
 use crate::args::SampleArgs;
 use crate::error::CliError;
 use crate::output::Results;
@@ -81,7 +80,6 @@ impl<'a> TypedSource<'a> {
         let mut made = Vec::new();
         for epoch in 0..n_epochs {
             let plan = EpochPlan::new(self.seeds.clone(), self.options, epoch);
-            let stage = Stage::new("sample").workers(n_threads).capacity(2 * n_threads);
             let plan = &plan;
             let make = move || {
                 let mut batch = TypedBatch::default();
@@ -92,11 +90,7 @@ impl<'a> TypedSource<'a> {
                     Ok(TypeCounts::of(&batch, took))
                 }
             };
-            let of_epoch = std::thread::scope(|scope| {
-                let batches = Pipeline::<usize, SampleError>::new(0..plan.n_batches()).stage(stage, make);
-                batches.start_in(scope)?.collect::<Result<Vec<_>, _>>().map_err(CliError::from)
-            });
-            made.extend(of_epoch?);
+            made.extend(made_by_threads(0..plan.n_batches(), n_threads, make)?);
         }
         Ok(made)
     }
@@ -166,16 +160,9 @@ fn check_flags(args: &SampleArgs, config: &BatchConfig, name: &str) -> Result<()
             "{name} has types of edges, and {kind} batches have none; give --batch neighbor"
         )));
     }
-    let flags = [
-        (args.ranks.ranks.is_some(), "--ranks divides graphs without types"),
-        (args.tiers.plan, "--plan places the rows of graphs without types"),
-        (args.draws.is_some(), "--draws chooses among rules for graphs without types"),
-        (args.relabel.is_some(), "--relabel is a choice for graphs without types"),
-        (args.weighted, "--weighted needs edge weights, which edges with types do not have"),
-        (args.global_inputs, "--global-inputs is for graphs without types"),
-    ];
-    match flags.iter().find(|(is_given, _)| *is_given) {
+    let weighted = "--weighted needs edge weights, which edges with types do not have";
+    match flag_of_plain_graphs(args, "types", weighted) {
         None => Ok(()),
-        Some((_, why)) => Err(CliError::Usage(format!("{name} has types of edges, and {why}; leave it out"))),
+        Some(why) => Err(CliError::Usage(format!("{name} has types of edges, and {why}; leave it out"))),
     }
 }

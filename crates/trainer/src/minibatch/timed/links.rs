@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use girih_graph_format::{Coo, Csr, Duplicates, FormatError, NodeId, Norm, TimedEdge, TimedRows};
 use girih_random::Key;
-use girih_sampling::{Admits, Block, Bound, DrawKey, TimeRule, TimedBatch, TimedOptions, TimedSampler, TimedSeed};
+use girih_sampling::{
+    Admits, Block, Bound, DrawKey, Expand, TimeRule, TimedBatch, TimedOptions, TimedSampler, TimedSeed,
+};
 
 use crate::TrainError;
 use crate::config::{DEFAULT_BATCH_SIZE, TrainConfig};
 use crate::minibatch::host_batch::{HostBatch, HostBlock, HostGraphs, HostLoss};
+use crate::minibatch::neighborhoods::RowSums;
 use crate::models::Adjacency;
-use crate::tasks::links::{Draws, Link, PairList};
+use crate::tasks::links::{Draws, Link, LinkPart, PairList};
 
 /// Epoch of draws whose batches hold the held-out edges; those of training count from 0.
 const HELD_OUT: u32 = u32::MAX;
@@ -77,8 +80,7 @@ impl TimedLinks {
                 destinations.len()
             )));
         }
-        let options =
-            TimedOptions { rule, replace: config.batch.replace, expand: girih_sampling::Expand::Once, edge_ids: false };
+        let options = TimedOptions { rule, replace: config.batch.replace, expand: Expand::Once, edge_ids: false };
         Ok(Self {
             rows,
             edges,
@@ -99,21 +101,16 @@ impl TimedLinks {
     ///
     /// # Errors
     /// When memory does not suffice.
-    pub(crate) fn training_graph(&self, both_ways: bool) -> Result<Csr, TrainError> {
-        let edges = &self.edges[self.train.clone()];
-        let (mut rows, mut columns): (Vec<NodeId>, Vec<NodeId>) =
-            edges.iter().map(|edge| (edge.destination, edge.source)).unzip();
-        if both_ways {
-            rows.extend(edges.iter().map(|edge| edge.source));
-            columns.extend(edges.iter().map(|edge| edge.destination));
-        }
-        let n_nodes = self.rows.n_nodes();
-        Ok(Coo::new(n_nodes, n_nodes, rows, columns, None)?.to_csr(Duplicates::Merge)?)
+    pub(crate) fn training_graph(&self) -> Result<Csr, TrainError> {
+        let (n_nodes, edges) = (self.rows.n_nodes(), &self.edges[self.train.clone()]);
+        let (rows, columns) = edges.iter().map(|edge| (edge.destination, edge.source)).unzip();
+        let graph = Coo::new(n_nodes, n_nodes, rows, columns, None)?.to_csr(Duplicates::Merge)?;
+        Ok(if self.rows.goes_both_ways() { graph.symmetrized() } else { graph })
     }
 
-    /// Number of edges of the training part, of the validation part and of the test part.
-    pub(crate) fn sizes(&self) -> [usize; 3] {
-        [&self.train, &self.val, &self.test].map(Range::len)
+    /// Whether there are edges that validate.
+    pub(crate) fn has_validation(&self) -> bool {
+        !self.val.is_empty()
     }
 
     /// Draws the order of an epoch of run `run`. Batches whose seeds share a bound keep edges of about one time together,
@@ -141,10 +138,14 @@ impl TimedLinks {
         self.of_edges(numbers, (epoch.negatives, self.n_negatives), key)
     }
 
-    /// Batches of the validation part, or of the test part, in the order of time; each edge has one wrong one beside it.
-    pub(crate) fn held_out(&self, is_test: bool) -> impl Iterator<Item = Result<HostBatch, TrainError>> {
-        let (part, number) = if is_test { (self.test.clone(), 2) } else { (self.val.clone(), 1) };
-        let negatives = Draws::HeldOut.key(self.seed).child(number);
+    /// Batches of a part in the order of time; each edge has one wrong one beside it.
+    pub(crate) fn held_out(&self, of: LinkPart) -> impl Iterator<Item = Result<HostBatch, TrainError>> {
+        let part = match of {
+            LinkPart::Train => self.train.clone(),
+            LinkPart::Val => self.val.clone(),
+            LinkPart::Test => self.test.clone(),
+        };
+        let negatives = Draws::HeldOut.key(self.seed).child(of as u64);
         part.clone().step_by(self.batch_size).map(move |start| {
             let numbers: Vec<usize> = (start..(start + self.batch_size).min(part.end)).collect();
             let key = DrawKey::new(self.seed, HELD_OUT, (start / self.batch_size) as u32);
@@ -225,7 +226,7 @@ impl TimedLinks {
     /// Rows of the normalised adjacency for a block, by the edges that each node sees: means over the draws, or sums that
     /// estimate those over all of them.
     fn rows_of(&self, block: &Block, sampled: &TimedBatch) -> Result<Csr, FormatError> {
-        let (mut indptr, mut indices, mut values) = (vec![0_u64], Vec::new(), Vec::new());
+        let mut rows = RowSums::new(block.n_destinations, block.n_edges());
         let mut row = Vec::new();
         for v in 0..block.n_destinations {
             let drawn = block.row(v);
@@ -241,14 +242,9 @@ impl TimedLinks {
             row.clear();
             row.extend(drawn.iter().map(|&column| (column, weight)));
             row.extend(own.map(|own| (own, own_weight)));
-            row.sort_unstable_by_key(|&(column, _)| column);
-            for same in row.chunk_by(|(a, _), (b, _)| a == b) {
-                indices.push(same[0].0);
-                values.push(same.iter().map(|(_, weight)| weight).sum::<f32>());
-            }
-            indptr.push(indices.len() as u64);
+            rows.push(&mut row);
         }
-        Csr::new(block.n_destinations, block.n_columns, indptr, indices, Some(values.into()))
+        rows.into_csr(block.n_columns)
     }
 }
 

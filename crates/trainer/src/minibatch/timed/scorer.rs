@@ -9,10 +9,10 @@ use crate::engine::{RunState, Scorer, Scores, TestReport};
 use crate::minibatch::batch::{Batch, WholeGraph};
 use crate::models::Model;
 use crate::tape::{Mode, Tape};
-use crate::tasks::links::Judged;
+use crate::tasks::links::{Judged, LinkPart};
 
-/// Number of nodes that are embedded at a time.
-const NODES_AT_ONCE: usize = 1024;
+/// Number of nodes that are embedded at a time, each of which has a tree.
+const SEEDS_AT_ONCE: usize = 1024;
 
 /// Model, edges in time, and features from which batches take their rows.
 pub(crate) struct TimedScorer<'a, B: Backend> {
@@ -23,10 +23,10 @@ pub(crate) struct TimedScorer<'a, B: Backend> {
 
 impl<'a, B: Backend> TimedScorer<'a, B> {
     /// Scores of the edges of a part and of wrong ones, over all its batches; `None` without edges.
-    fn judge(&self, state: &mut RunState<'a, B>, is_test: bool) -> Result<Option<Judged>, TrainError> {
+    fn judge(&self, state: &mut RunState<'a, B>, part: LinkPart) -> Result<Option<Judged>, TrainError> {
         let mut all: Option<Judged> = None;
         let mut losses = (0.0, 0_usize);
-        for host in self.links.held_out(is_test) {
+        for host in self.links.held_out(part) {
             let host = host?;
             let batch = Batch::upload(state.backend, &mut state.pool, &host, &self.whole)?;
             let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
@@ -53,8 +53,8 @@ impl<'a, B: Backend> TimedScorer<'a, B> {
     /// When the backend fails.
     pub(super) fn embeddings(&self, state: &mut RunState<'a, B>, n_nodes: usize) -> Result<Matrix, TrainError> {
         let (mut all, mut width) = (Vec::new(), 0);
-        for (number, first) in (0..n_nodes).step_by(NODES_AT_ONCE).enumerate() {
-            let nodes = first as NodeId..(first + NODES_AT_ONCE).min(n_nodes) as NodeId;
+        for (number, first) in (0..n_nodes).step_by(SEEDS_AT_ONCE).enumerate() {
+            let nodes = first as NodeId..(first + SEEDS_AT_ONCE).min(n_nodes) as NodeId;
             let host = self.links.of_nodes(nodes, number as u32)?;
             let batch = Batch::upload(state.backend, &mut state.pool, &host, &self.whole)?;
             let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
@@ -75,12 +75,12 @@ impl<'a, B: Backend> Scorer<'a, B> for TimedScorer<'a, B> {
     }
 
     fn has_validation(&self) -> bool {
-        self.links.sizes()[1] > 0
+        self.links.has_validation()
     }
 
     fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        let val = self.judge(state, false)?;
-        let test = self.judge(state, true)?;
+        let val = self.judge(state, LinkPart::Val)?;
+        let test = self.judge(state, LinkPart::Test)?;
         Ok(Judged::scores(val.as_ref(), test.as_ref()))
     }
 

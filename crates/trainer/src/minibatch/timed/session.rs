@@ -10,7 +10,7 @@ use super::scorer::TimedScorer;
 use crate::TrainError;
 use crate::config::TrainConfig;
 use crate::data::{NodeFeatures, check_features, check_untyped};
-use crate::engine::{Checkpoint, ModelSource, Run, RunState, Scorer};
+use crate::engine::{Checkpoint, ModelSource, RunState, Scorer};
 use crate::layers::Inputs;
 use crate::minibatch::batch::{FeatureSource, WholeGraph};
 use crate::minibatch::link_session::Embedded;
@@ -48,9 +48,8 @@ impl<'m, B: MiniBatchBackend> TimedLinkSession<'m, B> {
         };
         let spec = source.input_spec(backend)?;
         let adjacency = spec.graph.ok_or_else(|| no_neighbors(config))?;
-        let both_ways = rows.nnz() > rows.n_edges();
         let links = TimedLinks::new((&dataset.name, rows), adjacency, config)?;
-        let known = links.training_graph(both_ways)?;
+        let known = links.training_graph()?;
         let features = NodeFeatures::take(&mut dataset, Some(&known), config.seed)?;
         let sparse = match &features {
             NodeFeatures::Given(features) => Features::as_sparse(features).cloned(),
@@ -96,10 +95,8 @@ pub(crate) fn embed_in_time<B: MiniBatchBackend>(
 ) -> Result<Embedded, TrainError> {
     let n_nodes = dataset.n_nodes();
     let session = TimedLinkSession::new(backend, dataset, source)?;
-    let mut run = session.run(backend, checkpoint.progress.run)?;
-    run.state_mut().restore(checkpoint)?;
-    run.state_mut().restore_best()?;
-    let (_, scorer) = session.start(backend, checkpoint.progress.run)?;
-    let state = run.state_mut();
-    Ok(Embedded { scores: scorer.evaluate(state)?, embeddings: scorer.embeddings(state, n_nodes)? })
+    let (mut state, scorer) = session.start(backend, checkpoint.progress.run)?;
+    state.restore(checkpoint)?;
+    state.restore_best()?;
+    Ok(Embedded { scores: scorer.evaluate(&mut state)?, embeddings: scorer.embeddings(&mut state, n_nodes)? })
 }
