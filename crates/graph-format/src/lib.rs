@@ -3,6 +3,7 @@
 //! - [`Csr`]: a sparse matrix by rows: the in-neighbors of every node. Start here.
 //! - [`TypedGraph`]: a matrix for each type of edges, and its [`Schema`].
 //! - [`TimedRows`]: the edges into every node, oldest first.
+//! - [`EdgeFeatures`]: features of the edges of a list.
 //! - [`Coo`]: a list of edges, the input of [`Coo::to_csr`].
 //! - [`TileMatrix`]: dense 32 × 32 tiles as bitmaps, and the rest as a CSR.
 //! - [`Permutation`]: a new numbering of nodes.
@@ -30,6 +31,7 @@ mod blocks;
 mod buffer;
 mod coo;
 mod csr;
+mod edge_features;
 mod error;
 pub mod file;
 mod matrix;
@@ -54,6 +56,7 @@ pub use blocks::{BlockLayout, BlockMatrix};
 pub use buffer::Buffer;
 pub use coo::{Coo, Duplicates, check_proportion};
 pub use csr::{Csr, MAX_NODES};
+pub use edge_features::EdgeFeatures;
 pub use error::FormatError;
 pub use matrix::Matrix;
 pub use normalize::{Degrees, Norm, Scales, UndefinedDegree, WeightSum, degree_factors, scale_factors};

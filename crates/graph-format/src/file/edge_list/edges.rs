@@ -14,6 +14,8 @@ pub(super) struct Edges {
     pub(super) weights: Vec<f32>,
     /// Time of each edge, as digits and the number of those behind the point; empty unless times are read.
     pub(super) times: Vec<(i64, u8)>,
+    /// Row-major features of the edges; empty unless they are read.
+    pub(super) features: Vec<f32>,
     /// Keys of dictionaries that are not used.
     pub(super) other_keys: BTreeSet<Vec<u8>>,
     pub(super) index: RowNumbers,

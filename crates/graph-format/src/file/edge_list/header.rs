@@ -38,8 +38,7 @@ const INDICES: &[&str] = &["id", "index", "idx", "edgeid", "eid", "edgeindex", "
 
 impl Meaning {
     fn of(name: &str, column: usize) -> Self {
-        let is_separator = |c: char| matches!(c, '_' | '-' | '.' | ' ' | ':');
-        let name: String = name.to_lowercase().chars().filter(|&c| !is_separator(c)).collect();
+        let name = plain_name(name);
         if (name.is_empty() && column == 0) || name.starts_with("unnamed0") {
             return Self::Index;
         }
@@ -69,6 +68,12 @@ impl Meaning {
             Self::Unknown => Role::Ignored,
         }
     }
+}
+
+/// Name of a column in lower case, without separators between its words.
+pub(super) fn plain_name(name: &str) -> String {
+    let is_separator = |c: char| matches!(c, '_' | '-' | '.' | ' ' | ':');
+    name.to_lowercase().chars().filter(|&c| !is_separator(c)).collect()
 }
 
 /// Names of the columns of a header line.

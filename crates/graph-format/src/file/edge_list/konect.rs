@@ -95,6 +95,15 @@ impl Konect {
         self.weights == Weights::Multiplicities
     }
 
+    /// Names of the columns.
+    pub(super) fn names(&self) -> [&'static str; 4] {
+        let third = match self.weights {
+            Weights::None => "weight, of a network that line 1 calls unweighted",
+            Weights::Multiplicities | Weights::Given => "weight",
+        };
+        ["source", "target", third, "time"]
+    }
+
     /// Roles of `n_fields` columns.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use super::columns::{Columns, Role};
 use super::comments::{Comments, is_skipped};
 use super::dict;
 use super::edges::Edges;
-use super::header::{self, example, shown_names};
+use super::features::{self, FeatureColumns};
+use super::header::{self, Header, example, shown_names};
 use super::ids::{Sides, Sizes};
 use super::konect::Shape;
 use super::times;
@@ -14,6 +15,10 @@ use crate::{FormatError, Notes};
 
 /// Smallest number that may be a time in seconds since the epoch: 10⁸ is a day of 1973.
 pub(super) const FIRST_TIME: f32 = 1e8;
+
+/// Message of dictionaries in a list whose features are asked for.
+const DICTS_WITHOUT_FEATURES: &str = "lines that end in {…} have no columns of features; write the values as columns, with \
+     a header, or leave --edge-features out";
 
 /// Options of reading an edge list.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +32,16 @@ pub struct EdgeListOptions {
     pub bipartite: Option<bool>,
     /// Whether times of edges are read.
     pub times: ReadTimes,
+    /// Columns that are read as features of edges, in this order: names in the header in any case, or numbers from 1. The
+    /// single entry `all` stands for every column without nodes, times or numbers of lines. A column of weights may be one
+    /// of features, too.
+    pub features: Vec<String>,
+    /// Names of columns that the file does not state, for `features`; empty: those of the header.
+    pub names: Vec<String>,
+    /// Smallest id, 0 or 1, on each side of a bipartite list; KONECT's lists always count from 1.
+    pub ids_from: u32,
+    /// Numbers of sources and of targets of a bipartite list; `None`: as comments say, or as the ids require.
+    pub sides: Option<(usize, usize)>,
 }
 
 /// Whether times of edges are read.
@@ -129,6 +144,7 @@ impl<'a> Preamble<'a> {
         let total = options.n_nodes;
         if options.bipartite.unwrap_or(header_has_sides || is_bip) {
             let known = counts.filter(|_| is_bip).map(|((left, right), _)| (left as usize, right as usize));
+            let known = options.sides.or(known);
             return Ok(Sizes::Sides(Sides { known, total: total.or(own.map(|(rows, ..)| rows)) }));
         }
         let of_konect = counts.map(|((left, right), line)| (left.max(right) as usize, left.max(right) as usize, line));
@@ -182,12 +198,14 @@ pub(super) struct Layout {
     pub(super) separator: Separator,
     pub(super) lines: LineKind,
     pub(super) sizes: Sizes,
-    /// Smallest id in the file: 0, or 1 for KONECT.
+    /// Smallest id in the file: 0 or 1.
     pub(super) first_id: u64,
     /// Whether the third column has no name, so that it may hold times.
     unclear_times: bool,
     /// Whether times of edges are read.
     pub(super) reads_times: bool,
+    /// Columns that are read as features of edges.
+    pub(super) features: FeatureColumns,
     /// Byte offset of the first edge's line.
     pub(super) start: usize,
     pub(super) n_lines_before: usize,
@@ -209,13 +227,37 @@ struct Reading {
     roles: Vec<Role>,
     /// Names of the columns, if a header gives them.
     names: Vec<String>,
+    /// First column of a list of features, as JODIE has it.
+    list_start: Option<usize>,
+    /// Whether unused columns are noted, which is so unless the user named their roles.
+    notes_unused: bool,
     has_sides: bool,
     unclear_times: bool,
 }
 
 impl Reading {
     fn of(roles: &[Role]) -> Self {
-        Self { roles: roles.to_vec(), names: Vec::new(), has_sides: false, unclear_times: false }
+        Self {
+            roles: roles.to_vec(),
+            names: Vec::new(),
+            list_start: None,
+            notes_unused: false,
+            has_sides: false,
+            unclear_times: false,
+        }
+    }
+
+    fn of_header(header: &Header, names: Vec<String>) -> Self {
+        Self { names, notes_unused: true, has_sides: header.has_sides, ..Self::of(header.columns.roles()) }
+    }
+
+    /// Contents of lines with these columns.
+    fn lines(&self, features: &FeatureColumns) -> LineKind {
+        match &self.roles[..] {
+            [Role::Source, Role::Target] => LineKind::Plain { weighted: false },
+            [Role::Source, Role::Target, Role::Weight] if features.width() == 0 => LineKind::Plain { weighted: true },
+            roles => LineKind::Columns(roles.to_vec()),
+        }
     }
 }
 
@@ -236,20 +278,21 @@ impl Layout {
             return Err(line_error(header.number, header.text, problem));
         };
         let wrong = |problem: String| line_error(first.number, first.text, &problem);
-        let (lines, separator, reading) = match dict::split(first.text) {
+        let (lines, separator, reading, features) = match dict::split(first.text) {
             Some((edge, dict)) => {
+                if !options.features.is_empty() {
+                    return Err(wrong(DICTS_WITHOUT_FEATURES.to_owned()));
+                }
                 let weighted = dict::parse(dict).map_err(wrong)?.weight.is_some();
-                (LineKind::Dicts { weighted }, separator_of(edge), Reading::of(&[]))
+                (LineKind::Dicts { weighted }, separator_of(edge), Reading::of(&[]), FeatureColumns::default())
             }
             None => {
                 let separator = separator_of(first.text);
                 let reading = preamble.read_columns(first, separator, options, notes)?;
-                let lines = match &reading.roles[..] {
-                    [Role::Source, Role::Target] => LineKind::Plain { weighted: false },
-                    [Role::Source, Role::Target, Role::Weight] => LineKind::Plain { weighted: true },
-                    roles => LineKind::Columns(roles.to_vec()),
-                };
-                (lines, separator, reading)
+                let features = FeatureColumns::choose(&options.features, &reading.roles, &reading.names);
+                let named_in = preamble.header.unwrap_or(first);
+                let features = features.map_err(|problem| line_error(named_in.number, named_in.text, &problem))?;
+                (reading.lines(&features), separator, reading, features)
             }
         };
         let reads_times = match options.times {
@@ -257,18 +300,15 @@ impl Layout {
             ReadTimes::IfThere => times::are_there(&reading.roles, Fields::new(first.text, separator)),
             ReadTimes::Required => times::check_columns(&reading.roles).map_err(wrong).map(|()| true)?,
         };
-        note_times(&reading, reads_times, notes);
-        let first_id = u64::from(preamble.comments.konect.is_some());
-        if first_id == 1 {
-            notes.make_up("shifted_ids", "ids count from 1, as KONECT's do: node k of the file is node k − 1", &[]);
-        }
+        note_columns(&reading, &features, reads_times, notes);
         Ok(Some(Self {
             separator,
             lines,
             sizes: preamble.sizes(options, reading.has_sides)?,
-            first_id,
+            first_id: preamble.first_id(options, notes),
             unclear_times: reading.unclear_times,
             reads_times,
+            features,
             start: first.start,
             n_lines_before: first.number - 1,
         }))
@@ -303,42 +343,47 @@ impl Preamble<'_> {
         let n_fields = Fields::new(first.text, separator).count();
         let wrong = |problem: String| line_error(first.number, first.text, &problem);
         if let Some(columns) = &options.columns {
-            if columns.roles().len() != n_fields {
-                let n = columns.roles().len();
-                return Err(wrong(format!("{n_fields} fields, but --columns {columns} names {n}")));
-            }
-            if columns.roles().contains(&Role::Relation) {
-                let problem = format!(
-                    "--columns {columns} is for triples, which are a folder of train.txt, valid.txt and test.txt; in an edge \
-                     list, give - for the relation"
-                );
-                return Err(wrong(problem));
-            }
+            check_told(columns, n_fields).map_err(wrong)?;
             self.note_other_header(columns.roles(), n_fields, notes);
-            return Ok(Reading::of(columns.roles()));
+            let names = if options.names.is_empty() { self.names(n_fields) } else { options.names.clone() };
+            return Ok(Reading { names, ..Reading::of(columns.roles()) });
         }
         if let Some(line) = self.header {
-            let names = header::names_of(line.text);
+            let (names, list_start) = features::with_list(header::names_of(line.text), n_fields);
             let header =
                 header::read(&names, n_fields).map_err(|problem| line_error(line.number, line.text, &problem))?;
-            note_columns(header.columns.roles(), &names, notes);
-            return Ok(Reading { has_sides: header.has_sides, names, ..Reading::of(header.columns.roles()) });
+            return Ok(Reading { list_start, ..Reading::of_header(&header, names) });
         }
         if let Some(columns) = self.comments.own.columns.as_ref().filter(|c| c.roles().len() == n_fields) {
             return Ok(Reading::of(columns.roles()));
         }
         if let Some(konect) = &self.comments.konect {
             let columns = konect.columns(n_fields).map_err(wrong)?;
-            let names = ["", "", "weight, of a network that line 1 calls unweighted", "time"];
-            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            note_columns(columns.roles(), &names, notes);
-            return Ok(Reading::of(columns.roles()));
+            let names = konect.names().map(str::to_owned)[..n_fields].to_vec();
+            return Ok(Reading { names, notes_unused: true, ..Reading::of(columns.roles()) });
         }
         if let Some((names, header)) = self.comments.header(n_fields) {
-            note_columns(header.columns.roles(), &names, notes);
-            return Ok(Reading { has_sides: header.has_sides, names, ..Reading::of(header.columns.roles()) });
+            return Ok(Reading::of_header(&header, names));
         }
         by_number(n_fields).map_err(wrong)
+    }
+
+    /// Names of `n_fields` columns in the header; none if it is missing or has another number of names.
+    fn names(&self, n_fields: usize) -> Vec<String> {
+        let names = self.header.map(|line| features::with_list(header::names_of(line.text), n_fields).0);
+        names.filter(|names| names.len() == n_fields).unwrap_or_default()
+    }
+
+    /// Smallest id in the file, with a note if it is not 0.
+    fn first_id(&self, options: &EdgeListOptions, notes: &mut Notes) -> u64 {
+        let is_konect = self.comments.konect.is_some();
+        if !is_konect && options.ids_from == 0 {
+            return 0;
+        }
+        let as_others = if is_konect { ", as KONECT's do" } else { "" };
+        let text = format!("ids count from 1{as_others}: node k of the file is node k − 1");
+        notes.make_up("shifted_ids", text, &[]);
+        1
     }
 
     /// Notes a header that disagrees with the options.
@@ -346,7 +391,7 @@ impl Preamble<'_> {
         let Some(line) = self.header else { return };
         let names = header::names_of(line.text);
         let role_of = |roles: &[Role], wanted: Role| roles.iter().position(|&role| role == wanted);
-        let is_as_told = header::read(&names, n_fields).is_ok_and(|header| {
+        let is_as_told = header::read(&features::with_list(names.clone(), n_fields).0, n_fields).is_ok_and(|header| {
             [Role::Source, Role::Target, Role::Weight]
                 .into_iter()
                 .all(|role| role_of(header.columns.roles(), role) == role_of(roles, role))
@@ -356,6 +401,21 @@ impl Preamble<'_> {
             notes.leave_out(what, "--columns takes its place");
         }
     }
+}
+
+/// Checks the roles that options give `n_fields` columns.
+fn check_told(columns: &Columns, n_fields: usize) -> Result<(), String> {
+    let n = columns.roles().len();
+    if n != n_fields {
+        return Err(format!("{n_fields} fields, but --columns {columns} names {n}"));
+    }
+    if columns.roles().contains(&Role::Relation) {
+        return Err(format!(
+            "--columns {columns} is for triples, which are a folder of train.txt, valid.txt and test.txt; in an edge list, \
+             give - for the relation"
+        ));
+    }
+    Ok(())
 }
 
 /// Roles of the columns of lines without a header, by their number.
@@ -379,26 +439,23 @@ fn by_number(n_fields: usize) -> Result<Reading, String> {
     }
 }
 
-/// Notes columns of times that are not read.
-fn note_times(reading: &Reading, reads_times: bool, notes: &mut Notes) {
-    let of_time = reading.roles.iter().enumerate().filter(|(_, role)| !reads_times && **role == Role::Time);
-    for (at, _) in of_time {
-        let name = reading.names.get(at).map_or("time", String::as_str);
-        notes.leave_out(column(at, name), times::LEFT_OUT);
+/// Notes the names of unused columns. [`Role::Index`] columns are checked later.
+fn note_columns(reading: &Reading, features: &FeatureColumns, reads_times: bool, notes: &mut Notes) {
+    let n_columns = reading.roles.len();
+    let end = reading.list_start.unwrap_or(n_columns);
+    for (at, role) in reading.roles[..end].iter().enumerate() {
+        let why = match role {
+            _ if features.place(at).is_some() => continue,
+            Role::Time if !reads_times => times::LEFT_OUT,
+            Role::Relation if reading.notes_unused => "relations of edges",
+            Role::Ignored if reading.notes_unused => "no common name of nodes or weights; --columns can say what it is",
+            Role::Index if reading.notes_unused => "numbers of lines or edges",
+            _ => continue,
+        };
+        notes.leave_out(column(at, reading.names.get(at).map_or("time", String::as_str)), why);
     }
-}
-
-/// Notes the names of unused columns; [`Role::Index`] columns are checked first, and noted later.
-fn note_columns(roles: &[Role], names: &[String], notes: &mut Notes) {
-    for (at, (role, name)) in roles.iter().zip(names).enumerate() {
-        let what = column(at, name);
-        match role {
-            Role::Relation => notes.leave_out(what, "relations of edges"),
-            Role::Ignored => notes.leave_out(what, "no common name of nodes or weights; --columns can say what it is"),
-            Role::Index => notes.leave_out(what, "numbers of lines or edges"),
-            // Whether times are read is not known yet.
-            Role::Source | Role::Target | Role::Weight | Role::Time => {}
-        }
+    if end < n_columns {
+        features::note_list(end, n_columns, features, notes);
     }
 }
 

@@ -50,6 +50,7 @@ pub(super) fn parse(text: &[u8], layout: &Layout, notes: &mut Notes) -> Result<E
         targets: concat(&chunks, |c| &c.targets),
         weights: concat(&chunks, |c| &c.weights),
         times: concat(&chunks, |c| &c.times),
+        features: concat(&chunks, |c| &c.features),
         ..Edges::default()
     })
 }
@@ -137,6 +138,8 @@ fn columns(line: &[u8], (layout, ids): (&Layout, &Ids), roles: &[Role], edges: &
         return Ok(());
     }
     let mut fields = Fields::new(line, layout.separator);
+    let row = edges.features.len();
+    edges.features.resize(row + layout.features.width(), 0.0);
     for (at, role) in roles.iter().enumerate() {
         let field = fields.next().ok_or_else(|| format!("{at} fields, but earlier lines have {}", roles.len()))?;
         match role {
@@ -146,6 +149,9 @@ fn columns(line: &[u8], (layout, ids): (&Layout, &Ids), roles: &[Role], edges: &
             Role::Index => edges.index.push(field),
             Role::Time if layout.reads_times => edges.times.push(times::parse(field)?),
             Role::Relation | Role::Time | Role::Ignored => {}
+        }
+        if let Some(place) = layout.features.place(at) {
+            edges.features[row + place] = layout.features.parse(field, at)?;
         }
     }
     match fields.next() {

@@ -7,7 +7,7 @@
 //! ```
 //! - [`columns`]: roles of columns; [`header`]: common names of them.
 //! - [`comments`], [`konect`]: informative comments; [`dict`]: networkx's dictionaries.
-//! - [`times`]: times as ticks.
+//! - [`times`]: times as ticks; [`features`]: columns of features of edges.
 //! - [`layout`]: the form of a file's lines; [`lines`]: parsing them into [`edges`]; [`ids`]: the meaning of their ids.
 //!
 //! Chunks that end at line ends are parsed in parallel; the result and the error do not depend on their number.
@@ -16,6 +16,7 @@ mod columns;
 mod comments;
 mod dict;
 mod edges;
+mod features;
 mod header;
 mod ids;
 mod konect;
@@ -28,7 +29,7 @@ use std::path::Path;
 
 use super::sniff::check_text;
 use super::text::{EDGE_BYTES, Text, check_end, check_memory, without_mark};
-use crate::{Coo, FormatError, MAX_NODES, Notes, Times};
+use crate::{Coo, EdgeFeatures, FormatError, MAX_NODES, Notes, Times};
 
 pub use self::columns::{Columns, Role};
 use self::ids::Sizes;
@@ -52,6 +53,8 @@ pub struct EdgeList {
     pub sides: Option<(usize, usize)>,
     /// Times of the edges, in their order, if they are read.
     pub times: Option<Times>,
+    /// Features of the edges, in their order, if the options ask for some.
+    pub features: Option<EdgeFeatures>,
     /// Notes of data left out, made up or doubtful.
     pub notes: Notes,
 }
@@ -84,24 +87,18 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
     let konect = preamble.comments.konect.clone();
     let directed = konect.as_ref().map(|konect| konect.shape == Shape::Directed);
     let Some(layout) = Layout::new(&preamble, options, &mut notes)? else {
-        preamble.check_stated(0, options)?;
-        return match preamble.comments.own.sizes {
-            Some((rows, cols, _)) => {
-                let edges = Coo::new(rows, cols, Vec::new(), Vec::new(), None)?;
-                Ok(EdgeList {
-                    edges,
-                    directed,
-                    sides: None,
-                    times: (options.times == ReadTimes::Required).then(Times::default),
-                    notes,
-                })
-            }
-            None => Err(FormatError::invalid(EMPTY)),
-        };
+        return without_edges(&preamble, directed, options, notes);
     };
+    if layout.features.width() > 0 {
+        let feature_bytes = layout.features.width() as u64 * features::VALUE_BYTES;
+        check_memory(text, [b'\n'; 3], EDGE_BYTES + time_bytes + feature_bytes)?;
+    }
     let mut edges = lines::parse(text, &layout, &mut notes)?;
     let written = std::mem::take(&mut edges.times);
     let times = layout.reads_times.then(|| times::in_ticks(&written, &mut notes)).transpose()?;
+    let values = std::mem::take(&mut edges.features);
+    let names = layout.features.names.clone();
+    let features = (!names.is_empty()).then(|| EdgeFeatures::new(names, values)).transpose()?;
     layout.check_times(&edges)?;
     preamble.check_counts(&edges, &mut notes)?;
     preamble.check_stated(edges.sources.len(), options)?;
@@ -109,5 +106,24 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
         Sizes::Sides(sides) => ids::two_sets(edges, sides, &mut notes).map(|(edges, sides)| (edges, Some(sides)))?,
         Sizes::One(sizes) => (ids::one_set(edges, *sizes, layout.first_id, &mut notes)?, None),
     };
-    Ok(EdgeList { edges, directed, sides, times, notes })
+    Ok(EdgeList { edges, directed, sides, times, features, notes })
+}
+
+/// List without edges, whose number of nodes girih's own comment states.
+fn without_edges(
+    preamble: &Preamble<'_>,
+    directed: Option<bool>,
+    options: &EdgeListOptions,
+    notes: Notes,
+) -> Result<EdgeList, FormatError> {
+    preamble.check_stated(0, options)?;
+    let Some((rows, cols, _)) = preamble.comments.own.sizes else { return Err(FormatError::invalid(EMPTY)) };
+    if let Some(name) = options.features.first() {
+        return Err(FormatError::invalid(format!(
+            "--edge-features {name}: the list has no edges, and so no columns; leave --edge-features out"
+        )));
+    }
+    let edges = Coo::new(rows, cols, Vec::new(), Vec::new(), None)?;
+    let times = (options.times == ReadTimes::Required).then(Times::default);
+    Ok(EdgeList { edges, directed, sides: None, times, features: None, notes })
 }
