@@ -1,5 +1,6 @@
 //! [`Dataset`]: graph, features, labels and splits of one set of nodes.
 
+mod edge_features;
 mod edge_split;
 mod features;
 mod labels;
@@ -12,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use girih_compress::CodecSpec;
-use girih_graph_format::{Csr, NodeId, Notes, Permutation, TimedRows, TypedGraph};
+use girih_graph_format::{Csr, EdgeFeatures, NodeId, Notes, Permutation, TimedRows, TypedGraph};
 
 pub(crate) use self::edge_split::check_train;
 pub use self::edge_split::{Edge, EdgeSplit, HeldOutEdges, Negatives};
@@ -42,6 +43,8 @@ pub struct Dataset {
     pub typed: Option<Arc<TypedData>>,
     /// Edges with their times, if these are read; `graph` merges those between two nodes.
     pub timed: Option<Arc<TimedRows>>,
+    /// One row per timed edge, by the numbers of edges in `timed`, if features of edges are read.
+    pub edge_features: Option<Arc<EdgeFeatures>>,
     /// Names of nodes and classes, if the data has names.
     pub names: Option<Arc<Names>>,
     /// One row per node, if there are features.
@@ -75,6 +78,7 @@ impl PartialEq for Dataset {
             && self.graph == other.graph
             && self.typed == other.typed
             && self.timed == other.timed
+            && self.edge_features == other.edge_features
             && self.names == other.names
             && self.features == other.features
             && self.features_from == other.features_from
@@ -104,6 +108,7 @@ impl Dataset {
             graph,
             typed: None,
             timed: None,
+            edge_features: None,
             names: None,
             features,
             features_from: None,
@@ -197,6 +202,7 @@ impl Dataset {
             let (n_timed, n_nodes) = (timed.n_nodes(), self.n_nodes());
             return Err(DatasetError::invalid(format!("timed edges of {n_timed} nodes, in a graph of {n_nodes}")));
         }
+        edge_features::check(self.edge_features.as_deref(), self.timed.as_deref())?;
         if let Some(names) = &self.names {
             names.validate(self.n_nodes(), self.n_classes())?;
         }
@@ -271,6 +277,9 @@ impl Dataset {
             hash.update(bytemuck::cast_slice(timed.sources()));
             hash.update(bytemuck::cast_slice(timed.times()));
         }
+        if let Some(features) = &self.edge_features {
+            edge_features::add_to(features, self.timed.as_deref(), &mut hash);
+        }
         hash
     }
 
@@ -305,6 +314,7 @@ impl Dataset {
             graph,
             typed,
             timed,
+            edge_features,
             names,
             features,
             features_from,
@@ -330,6 +340,7 @@ impl Dataset {
             graph: graph.permuted(order),
             typed: typed.map(|typed| types::permuted(&typed, order).map(Arc::new)).transpose()?,
             timed: timed.map(|timed| Arc::new(timed.permuted(order))),
+            edge_features,
             names: names.map(|names| Arc::new(names.permuted(order))),
             features: features.map(|features| features.permuted(order)).transpose()?,
             features_from,

@@ -19,25 +19,35 @@ use crate::{Dataset, DatasetError, LoadOptions};
 /// As [`read_edge_list`], and when there are more nodes than rows of features.
 pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     let list = read(path, options)?;
-    let mut notes = list.notes;
     let edges = from_first(list.edges, options.ids_from.unwrap_or(0)).map_err(|e| e.at(path))?;
+    of_list(stem(path), EdgeList { edges, ..list }, options).map_err(|e| e.at(path))
+}
+
+/// Data set of a list whose ids count from 0.
+///
+/// # Errors
+/// When parallel edges are refused, or the list breaks a rule of data sets.
+pub(crate) fn of_list(name: String, list: EdgeList, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    let EdgeList { edges, directed, times, features, mut notes, .. } = list;
     // A repeated pair without weights states one edge twice; weights of one edge in several lines add up.
     let default = if edges.values().is_some() { Duplicates::Sum } else { Duplicates::Merge };
-    let graph = to_graph(&edges, options, default, &mut notes).map_err(|e| e.at(path))?;
-    let is_undirected = list.directed != Some(true);
+    let graph = to_graph(&edges, options, default, &mut notes)?;
+    let is_undirected = directed != Some(true);
     let graph = directed_as(graph, options, is_undirected, &mut notes);
     let both_ways = goes_both_ways(options, is_undirected);
+    // Rows of features are those of the list, as are the numbers of timed edges.
     let in_time = |times: &Times| TimedRows::new(graph.n_rows(), edges.cols(), edges.rows(), times, both_ways);
-    let timed = list.times.as_ref().map(in_time).transpose().map_err(|e| e.at(path))?.map(Arc::new);
-    let dataset = Dataset::new(stem(path), graph, None, None, Vec::new()).map_err(|e| e.at(path))?;
-    Ok(Dataset { notes, timed, ..dataset })
+    let timed = times.as_ref().map(in_time).transpose()?.map(Arc::new);
+    let dataset = Dataset::new(name, graph, None, None, Vec::new())?;
+    Ok(Dataset { notes, timed, edge_features: features.map(Arc::new), ..dataset })
 }
 
 /// Edges of a list; rows of features, if given, set the number of nodes.
 fn read(path: &Path, options: &LoadOptions) -> Result<EdgeList, DatasetError> {
     let read = |n_nodes| {
-        let LoadOptions { columns, bipartite, times, .. } = options.clone();
-        read_edge_list(path, &EdgeListOptions { n_nodes, columns, bipartite, times })
+        let LoadOptions { columns, bipartite, times, edge_features: features, .. } = options.clone();
+        let read = EdgeListOptions { n_nodes, columns, bipartite, times, features, ..EdgeListOptions::default() };
+        read_edge_list(path, &read)
     };
     let Some(features) = options.features.as_deref() else { return Ok(read(None)?) };
     let first = options.ids_from.unwrap_or(0) as usize;

@@ -47,6 +47,7 @@ mod lightgcn;
 mod load;
 mod mag240m;
 mod memory;
+mod movielens;
 mod name_table;
 mod named_arrays;
 mod named_labels;

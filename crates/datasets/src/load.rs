@@ -21,8 +21,8 @@ use crate::splits::{drawn_as_asked, drawn_by};
 use crate::typed_parts::{among_all, refused_symmetrize, shifted};
 use crate::{Dataset, DatasetError, FEATURE_STORE, FeatureNorm, Features, LoadOptions, Spec, SplitRule, TypeFeatures};
 use crate::{
-    edge_list, folder, gnn_benchmark, heterophilous, id_pairs, igb, labels, lightgcn, mag240m, named_arrays, ntriples,
-    ogb, planetoid, triple_files, typed_arrays,
+    edge_list, folder, gnn_benchmark, heterophilous, id_pairs, igb, labels, lightgcn, mag240m, movielens, named_arrays,
+    ntriples, ogb, planetoid, triple_files, typed_arrays,
 };
 
 /// Loads or generates the data set of a SPEC: a path, whose format is recognised, or
@@ -36,6 +36,7 @@ use crate::{
 /// another one, or a generated set does not fit into memory. With `options.strict`, when data is not used or
 /// doubtful. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+    check_read_with_times(options)?;
     let (dataset, options, path) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
@@ -55,6 +56,7 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     let dataset = dataset.with_codec(options.codec, options.seed)?;
     let dataset = choose_split(with_split(dataset, options)?, options.split)?;
     check_times(&dataset, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
+    check_edge_features(&dataset, options)?;
     check_strict(&dataset.notes, options).map_err(|e| path.iter().fold(e, |e, path| e.at(path)))?;
     Ok(dataset)
 }
@@ -68,6 +70,25 @@ fn check_times(dataset: &Dataset, options: &LoadOptions) -> Result<(), DatasetEr
         "{} has no times of edges that girih reads; only lists of edges have them, in a column named time or timestamp, or as \
          --columns source,target,time says",
         dataset.name
+    )))
+}
+
+/// Refuses to read features of edges without times.
+fn check_read_with_times(options: &LoadOptions) -> Result<(), DatasetError> {
+    if options.edge_features.is_empty() || options.times == ReadTimes::Required {
+        return Ok(());
+    }
+    Err(DatasetError::invalid("features of edges are read with their times alone: give --before"))
+}
+
+/// Refuses data without features of edges, if they were asked for.
+fn check_edge_features(dataset: &Dataset, options: &LoadOptions) -> Result<(), DatasetError> {
+    if options.edge_features.is_empty() || dataset.edge_features.is_some() {
+        return Ok(());
+    }
+    let name = &dataset.name;
+    Err(DatasetError::invalid(format!(
+        "{name} has no features of edges; only lists of edges have them; leave --edge-features out"
     )))
 }
 
@@ -203,6 +224,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions
             with_store(load_arrays(&mut ArrayFolder::open(&path)?, &path, options)?, &path, options.verify)?
         }
         Format::IdPairs => id_pairs::load(&path, stem(&path), options)?,
+        Format::MovieLens => movielens::load(&path, options)?,
         Format::RdfFolder => ntriples::load_folder(&path, options)?,
         Format::File(kind) => load_file(kind, &path, options)?,
     };
@@ -236,7 +258,9 @@ fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), Data
     if format == Format::File(FileKind::EdgeList) {
         return Ok(());
     }
+    let has_edge_features = format == Format::MovieLens;
     let given = [
+        (!options.edge_features.is_empty() && !has_edge_features, "--edge-features"),
         (options.columns.is_some() && format != Format::Triples, "--columns"),
         (options.bipartite.is_some(), "--bipartite"),
         (options.ids_from.is_some(), "--ids-from"),

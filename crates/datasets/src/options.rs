@@ -65,6 +65,9 @@ pub struct LoadOptions {
     pub ids_from: Option<u32>,
     /// Whether times of edges are read; only edge lists have them.
     pub times: ReadTimes,
+    /// Columns of an edge list that are read as features of its edges: names or numbers from 1, or `all`. They are read
+    /// with times alone.
+    pub edge_features: Vec<String>,
     /// Treatment of literals in N-Triples; `None`: they are nodes.
     pub literals: Option<Literals>,
     /// Whether relations get reverse relations. `None`: relations of girih's own files stay as they are; others get one
@@ -106,6 +109,7 @@ impl Default for LoadOptions {
             bipartite: None,
             ids_from: None,
             times: ReadTimes::No,
+            edge_features: Vec::new(),
             literals: None,
             reverse: None,
             target: None,

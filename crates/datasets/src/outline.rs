@@ -21,6 +21,8 @@ pub struct Outline {
     pub features_from: Option<FeaturesFrom>,
     /// Whether edges carry weights.
     pub weighted: bool,
+    /// Number of features of each edge, if these are read.
+    pub edge_features: Option<usize>,
     /// Codec and bytes per row of compressed features.
     pub codes: Option<(String, usize)>,
     /// Number of classes; 0 without labels.
@@ -68,6 +70,7 @@ impl Dataset {
             n_features: self.n_features(),
             features_from: self.features_from,
             weighted: self.graph.values().is_some(),
+            edge_features: self.edge_features.as_ref().map(|features| features.width()),
             codes: match &self.features {
                 Some(Features::Compressed(features)) => {
                     Some((features.codec().spec().to_string(), features.codec().row_bytes()))

@@ -7,14 +7,16 @@ use girih_graph_format::file::MANIFEST;
 use crate::file_kind::FileKind;
 use crate::inventory::Inventory;
 use crate::named_arrays::{self, ArrayFolder};
-use crate::{DatasetError, id_pairs, igb, lightgcn, mag240m, ntriples, ogb, planetoid, triple_files, typed_arrays};
+use crate::{
+    DatasetError, id_pairs, igb, lightgcn, mag240m, movielens, ntriples, ogb, planetoid, triple_files, typed_arrays,
+};
 
 /// List of the formats that [`load`](crate::load()) reads, for help texts and errors: files by their endings, folders by
 /// what is in them.
 pub const FORMATS: &str = "girih's own folder (girih.toml), Planetoid (ind.NAME.graph and its seven \
      companions), an OGB raw folder (edge.csv.gz or data.npz; with types triplet-type-list.csv.gz or \
      edge_index_dict.npz), MAG240M (processed/author___writes___paper/edge_index.npy), IGB and IGBH \
-     (processed/paper__cites__paper/edge_index.npy), LightGCN (test.txt with train.txt or s_adj_mat.npz), \
+     (processed/paper__cites__paper/edge_index.npy), LightGCN (test.txt with train.txt or s_adj_mat.npz), MovieLens (u.data), \
      triples (train.txt, valid.txt and test.txt, also as .tsv or train2id.txt), \
      named arrays (edge_index, or indptr and indices, as .npy in a \
      folder, .safetensors or .npz; with types author__writes__paper.edge_index), id pairs (pa.txt with labels.npy or \
@@ -35,6 +37,8 @@ pub(crate) enum Format {
     /// IGB and IGBH.
     Igb,
     LightGcn,
+    /// Ratings of MovieLens 100K.
+    MovieLens,
     /// Triples of head, relation and tail.
     Triples,
     ArrayFolder,
@@ -75,6 +79,9 @@ pub(crate) fn recognize(path: &Path) -> Result<Recognized, DatasetError> {
     }
     if let Err(error) = std::fs::metadata(path) {
         return Err(DatasetError::from(error).at(path));
+    }
+    if name == movielens::RATINGS {
+        return Ok(Recognized::alone(Format::MovieLens, path));
     }
     match FileKind::of_input(path) {
         Some(FileKind::Metis) if name.starts_with("ind.") => {
@@ -136,6 +143,8 @@ fn recognize_contents(path: &Path) -> Result<Option<Recognized>, DatasetError> {
         Format::Triples
     } else if lightgcn::recognizes(path) {
         Format::LightGcn
+    } else if path.join(movielens::RATINGS).is_file() {
+        Format::MovieLens
     } else if let Some(raw) = ogb::find_raw(path) {
         return Ok(Some(Recognized::alone(Format::OgbRaw, &raw)));
     } else if let Some(raw) = ogb::typed::find_raw(path) {

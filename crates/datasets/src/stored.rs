@@ -300,6 +300,7 @@ fn outline(
         n_features: store.map_or(section.n_features, CompressedFeatures::width),
         features_from: None,
         weighted: graph.weighted,
+        edge_features: None,
         codes: store.map(|store| (store.codec().spec().to_string(), store.codec().row_bytes())),
         n_classes: if section.labels == LabelKind::None { 0 } else { section.n_classes },
         multi_label: section.labels == LabelKind::Multi,

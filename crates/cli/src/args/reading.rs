@@ -261,6 +261,7 @@ impl ReadArgs {
             columns: read.columns,
             bipartite: read.bipartite,
             times: ReadTimes::No,
+            edge_features: Vec::new(),
             ids_from: read.ids_from,
             strict,
             verify: Verify::Full,
