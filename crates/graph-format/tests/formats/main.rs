@@ -1,6 +1,7 @@
 //! Formats of topology, and laws of sparse matrices.
 
 mod common;
+mod edge_features;
 mod edge_lists;
 mod files;
 mod laws;
