@@ -7,11 +7,11 @@
 //! ```
 //! Users are the first nodes, and items follow.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
+use girih_graph_format::check_proportion;
 use girih_graph_format::file::{Columns, EdgeList, EdgeListOptions, Role, read_edge_list};
-use girih_graph_format::{FormatError, check_proportion};
 
 use crate::edge_list::of_list;
 use crate::inventory::Inventory;
@@ -63,13 +63,15 @@ fn read(path: &Path, sides: Option<(usize, usize)>, options: &LoadOptions) -> Re
         };
         read_edge_list(path, &read)
     };
-    let Some((users, items)) = sides else { return Ok(read(None)?) };
-    read(sides).map_err(|error| match read(None) {
+    read(sides).map_err(|error| match sides.filter(|_| read(None).is_ok()) {
         // Ratings that read well by themselves have more users or items than the counts say.
-        Ok(_) => DatasetError::invalid(format!(
+        Some((users, items)) => DatasetError::invalid(format!(
             "{error}; {COUNTS} states {users} users and {items} items: fetch both files again, or remove {COUNTS}"
         )),
-        Err(_) => error.into(),
+        None if error.is_corrupt() || error.is_not_found() => error.into(),
+        None => DatasetError::invalid(format!(
+            "{error}; {RATINGS} of MovieLens has user, item, rating and timestamp on each line, and ids from 1"
+        )),
     })
 }
 
@@ -78,10 +80,11 @@ fn read(path: &Path, sides: Option<(usize, usize)>, options: &LoadOptions) -> Re
 /// # Errors
 /// When the file cannot be read, or states no number of one of them.
 fn read_counts(path: &Path) -> Result<Option<(usize, usize)>, DatasetError> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|error| DatasetError::from(FormatError::from(error)).at(path))?,
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| DatasetError::from(error).at(path))?,
     };
+    let text = String::from_utf8_lossy(&bytes);
     let count = |what: &str| {
         let mut lines = text.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
         let number = lines.find(|(_, name)| name.trim() == what).and_then(|(number, _)| number.parse().ok());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use common::type_folders::{igb, mag};
 use common::{real, write_mag_text, write_ogb_text, write_text};
 use girih_datasets::{Dataset, LoadOptions, Names, OutputFormat, load};
-use girih_graph_format::file::{NpzWriter, Verify, write_edge_list, write_npy, write_sparse_npz};
+use girih_graph_format::file::{NpzWriter, ReadTimes, Verify, write_edge_list, write_npy, write_sparse_npz};
 use girih_random::{Key, Stream};
 
 /// Largest memory block that a loader of such small files may allocate.
@@ -147,6 +147,23 @@ fn triples_with_tables_of_labels() {
         write_text(&dir.path().join(name), &text);
     }
     survive(dir.path(), &files_in(dir.path()), &LoadOptions::default(), 2 * MUTATIONS_PER_FILE);
+}
+
+#[test]
+fn lists_with_features_of_edges() {
+    let dir = tempfile::tempdir().unwrap();
+    let options =
+        LoadOptions { times: ReadTimes::Required, edge_features: vec!["all".to_owned()], ..LoadOptions::default() };
+    let jodie = dir.path().join("jodie.csv");
+    let line = |i: usize| format!("{},{},{i}.0,0,{},-0.5\n", i % 7, i % 5, i % 3);
+    let header = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n".to_owned();
+    write_text(&jodie, &(header + &(0..60).map(line).collect::<String>()));
+    survive(&jodie, std::slice::from_ref(&jodie), &options, 4 * MUTATIONS_PER_FILE);
+    let movielens = dir.path().join("ml");
+    let rating = |i: usize| format!("{}\t{}\t{}\t{}\n", i % 7 + 1, i % 5 + 1, i % 5, 881_250_949 + i);
+    write_text(&movielens.join("u.data"), &(0..60).map(rating).collect::<String>());
+    write_text(&movielens.join("u.info"), "7 users\n5 items\n60 ratings\n");
+    survive(&movielens, &files_in(&movielens), &options, 2 * MUTATIONS_PER_FILE);
 }
 
 /// Folder of id pairs: 12 papers with words, their authors, classes and a split.

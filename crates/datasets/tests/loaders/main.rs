@@ -4,6 +4,7 @@
 mod common;
 mod components;
 mod compressed;
+mod edge_features;
 mod feature_norm;
 mod features_from;
 mod generate;
@@ -12,6 +13,7 @@ mod homogeneous;
 mod id_pairs;
 mod labels;
 mod lightgcn;
+mod movielens;
 mod named_arrays;
 mod named_labels;
 mod new_nodes;
