@@ -34,6 +34,7 @@ const EDGE_LISTS: &[&str] = &[
     "\"user\";\"item\";\"rating\"\n\"0\";\"3\";\"5\"\n",
     ",src,dst\n0,4,5\n1,5,6\n",
     "from,to,feature,time\n6,2,4,1289241911.72836\n6,5,2,1289241941.53378\n1,15,1,7\n",
+    "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n0,0,0.0,0,-0.5,1e-3\n1,0,6.0,1,2,0\n",
 ];
 
 pub(crate) fn edge_lists() -> Vec<Input> {
@@ -98,6 +99,12 @@ pub(crate) fn lightgcn() -> Vec<Input> {
         Input::folder(&[("test.txt", test), ("train.txt", train)]),
         Input::folder(&[("test.txt", test), ("train.txt", train), ("user_list.txt", users), ("item_list.txt", items)]),
     ]
+}
+
+pub(crate) fn movielens() -> Vec<Input> {
+    let ratings = ("u.data", &b"2\t3\t5\t881250949\n1\t1\t3\t881250100\n4\t3\t1\t881250950\n"[..]);
+    let counts = ("u.info", &b"5 users\n4 items\n3 ratings\n"[..]);
+    vec![Input::folder(&[ratings]), Input::folder(&[ratings, counts])]
 }
 
 pub(crate) fn tables() -> Vec<Input> {

@@ -27,7 +27,19 @@ pub(super) fn edge_list(path: &Path, input: &Input) -> Result<(), String> {
     for times in [ReadTimes::IfThere, ReadTimes::Required] {
         let _ = with(path, &LoadOptions { times, ..LoadOptions::default() });
     }
+    let _ = with(path, &with_edge_features());
     result
+}
+
+/// Options that read all features of edges.
+fn with_edge_features() -> LoadOptions {
+    LoadOptions { times: ReadTimes::Required, edge_features: vec!["all".to_owned()], ..LoadOptions::default() }
+}
+
+/// Loads ratings, and again with their times and features.
+pub(super) fn movielens(path: &Path, input: &Input) -> Result<(), String> {
+    let _ = with(path, &with_edge_features());
+    one(path, input)
 }
 
 /// Loads a graph with features and labels in separate files.

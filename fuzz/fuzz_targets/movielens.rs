@@ -1,0 +1,5 @@
+//! Target `movielens` of `girih-fuzz-targets`.
+
+#![no_main]
+
+girih_fuzz::program!("movielens");
