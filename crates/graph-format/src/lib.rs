@@ -66,7 +66,7 @@ pub use permutation::Permutation;
 pub use reuse::ReuseCurve;
 pub use schema::{EdgeType, NodeType, Schema};
 pub use tiles::{TileHistogram, TileMatrix};
-pub use timed::{MAX_DECIMALS, Tick, TimeWindow, TimedEdge, TimedRow, TimedRows, Times};
+pub use timed::{MAX_DECIMALS, Tick, TimeWindow, TimedEdge, TimedEntry, TimedRow, TimedRows, Times};
 pub use typed::{PlacedRelation, RelationSize, RelationSizes, TypedGraph};
 
 /// Id of a node, in `0..n_nodes`; always below [`MAX_NODES`].

@@ -104,6 +104,17 @@ pub struct TimedEdge {
     pub edge: u32,
 }
 
+/// Entry of a row: an edge, or its reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedEntry {
+    /// Time of the edge in ticks.
+    pub time: i64,
+    /// Number of the edge in the list that the rows were made from.
+    pub edge: u32,
+    /// Whether the entry is the reverse of its edge: it leaves the destination, and enters the source.
+    pub is_reversed: bool,
+}
+
 /// Entry of a row while it is made: time, source, number of the edge, and whether it is the reverse of the edge.
 type Entry = (i64, NodeId, u32, bool);
 
@@ -260,6 +271,16 @@ impl TimedRows {
     #[must_use]
     pub fn entries(&self, at: Range<usize>) -> TimedRow<'_> {
         TimedRow { sources: &self.sources[at.clone()], times: &self.times[at.clone()], edges: &self.edges[at] }
+    }
+
+    /// Entry at a position.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn entry(&self, at: usize) -> TimedEntry {
+        let is_reversed = self.reversed.get(at).copied().unwrap_or(false);
+        TimedEntry { time: self.times[at], edge: self.edges[at], is_reversed }
     }
 
     /// Positions of the entries of row `v` whose times are in `window`.

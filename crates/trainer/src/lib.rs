@@ -58,10 +58,10 @@ mod weights;
 
 pub use config::{
     Aggregator, Arrangement, BatchConfig, BatchKind, Cache, CacheConfig, Combination, DEFAULT_BATCH_SIZE,
-    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DecoderKind, DeviceKind, Distance, EdgeWeights, ExecutionPlan, Jump,
-    LinkConfig, Metric, ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind, OptimizerConfig,
-    OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TimeConfig, TimeSpan,
-    TrainConfig, TripleConfig, differences, parse_codec, supported,
+    DEFAULT_FANOUT, DEFAULT_LAYER_NODES, Decay, DecoderKind, DeviceKind, Distance, EdgeConfig, EdgeWeights,
+    ExecutionPlan, Jump, LinkConfig, Metric, ModelBatches, ModelConfig, ModelKind, ModelProperties, NormKind,
+    OptimizerConfig, OptimizerKind, OwnModel, Reason, SaintKind, Schedule, ScoreBy, SelfWeight, TaskKind, TimeConfig,
+    TimeSpan, TrainConfig, TripleConfig, differences, parse_codec, supported,
 };
 pub use data::unread_types;
 pub use engine::{
@@ -83,9 +83,9 @@ pub use models::{Adjacency, BlockDraws, BuildModel, BuildSampler, Dims, InputSpe
 pub use predictor::NodePredictor;
 pub use similarity::{Similarity, similarity};
 pub use tape::{
-    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockGraph, Diagonal, EncodedInput, Gradients,
-    Graph, LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part, Pool, RowIds, SpmmOptions,
-    Tape, Targets, Var,
+    AggregateOptions, AttentionOperands, AttentionOptions, BackwardPass, BlockEdges, BlockGraph, Diagonal,
+    EncodedInput, Gradients, Graph, LinearOptions, Loss, Masks, Mode, Operation, ParamId, ParamInit, Params, Part,
+    Pool, RowIds, SpmmOptions, Tape, Targets, Var,
 };
 pub use tasks::links::{
     HITS_K, Link, LinkPart, LinkPredictor, LinkSplit, Links, NonLinks, Pairs, hits_of_edges, ranks_of_edges,

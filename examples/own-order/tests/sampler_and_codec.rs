@@ -67,7 +67,7 @@ fn inputs(cpu: &Cpu, neighborhoods: &Neighborhoods, features: &Matrix, batch: &M
         let rows = neighborhoods.rows(block).unwrap();
         let operand = SparseOperand { csr: &rows, scales: rows.scales(Norm::None), symmetric: false, names: None };
         let matrix = cpu.upload_sparse(&operand).unwrap();
-        Graph::Block(BlockGraph { matrix, n_destinations: block.n_destinations, in_place: None })
+        Graph::Block(BlockGraph { matrix, n_destinations: block.n_destinations, in_place: None, edges: None })
     };
     let values: Vec<f32> = batch.inputs().iter().flat_map(|&node| features.row(node as usize).to_vec()).collect();
     let features = Matrix::new(batch.inputs().len(), features.n_cols(), values).unwrap();

@@ -12,8 +12,8 @@ use girih_trainer::{
 
 use super::codec::parse_codec;
 use super::{
-    AggregatorArg, BatchSettings, CodecChoice, DecayArg, JumpArg, LinkSettings, MetricArg, NormArg, NormalizationArg,
-    Optimizer, Precision, SelfWeightArg, TaskArg, TimeSettings, any_case, one_of,
+    AggregatorArg, BatchSettings, CodecChoice, DecayArg, EdgeSettings, JumpArg, LinkSettings, MetricArg, NormArg,
+    NormalizationArg, Optimizer, Precision, SelfWeightArg, TaskArg, TimeSettings, any_case, one_of,
 };
 use crate::sizes;
 
@@ -33,6 +33,8 @@ pub struct Settings {
     pub links: LinkSettings,
     #[command(flatten)]
     pub time: TimeSettings,
+    #[command(flatten)]
+    pub edges: EdgeSettings,
     /// Storage of features and gathered rows; sums are f32 in any case [default: f32]
     #[arg(long, value_enum, help_heading = "Features")]
     pub precision: Option<Precision>,
@@ -271,6 +273,7 @@ impl Settings {
         self.batches.override_in(config);
         self.links.override_in(config);
         self.time.override_in(&mut config.time);
+        self.edges.override_in(&mut config.edges);
         set(&mut config.precision, self.precision.map(Dtype::from));
         set(&mut config.codec, self.codec.map(CodecChoice::codec));
         set(&mut config.features_from, self.features_from.map(Some));

@@ -26,6 +26,7 @@ pub fn load_options(data: &DataArgs, config: &TrainConfig) -> LoadOptions {
         features_from: config.features_from,
         type_rules: config.type_rules(),
         times: read_times(&config.time),
+        edge_features: config.edges.columns(),
         ..data.options(config.seed, config.runs as usize)
     }
 }

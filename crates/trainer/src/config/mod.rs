@@ -3,6 +3,7 @@
 mod arrangement;
 mod batch;
 mod cache;
+mod edges;
 mod links;
 mod model;
 mod model_kind;
@@ -33,6 +34,7 @@ pub(crate) use self::rules::joined;
 pub use arrangement::{Arrangement, differences};
 pub use batch::{BatchConfig, BatchKind, DEFAULT_BATCH_SIZE, DEFAULT_FANOUT, DEFAULT_LAYER_NODES, SaintKind, ScoreBy};
 pub use cache::CacheConfig;
+pub use edges::EdgeConfig;
 pub use links::LinkConfig;
 pub use model::{Aggregator, Jump, ModelConfig, NormKind, SelfWeight};
 pub use model_kind::{EdgeWeights, ModelBatches, ModelKind, ModelProperties};
@@ -78,6 +80,9 @@ pub struct TrainConfig {
     /// Edges that the seeds of a batch see at their times; by default, edges have no times.
     #[serde(skip_serializing_if = "is_default")]
     pub time: TimeConfig,
+    /// Features and labels of edges; by default, edges have neither.
+    #[serde(skip_serializing_if = "is_default")]
+    pub edges: EdgeConfig,
     /// Decoder, width and negatives of the task on triples.
     #[serde(skip_serializing_if = "is_default")]
     pub triples: TripleConfig,
@@ -208,6 +213,7 @@ impl Default for TrainConfig {
             batch: BatchConfig::default(),
             links: LinkConfig::default(),
             time: TimeConfig::default(),
+            edges: EdgeConfig::default(),
             triples: TripleConfig::default(),
             precision: Dtype::F32,
             codec: None,

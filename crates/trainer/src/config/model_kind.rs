@@ -27,6 +27,8 @@ pub enum ModelKind {
     Gatv2,
     /// Graph isomorphism network (Xu et al., ICLR 2019).
     Gin,
+    /// Graph isomorphism network with features of edges (Hu et al., ICLR 2020).
+    Gine,
     /// N-GCN: several powers of the adjacency (Abu-El-Haija et al., UAI 2019).
     Ngcn,
     /// APPNP: prediction, then personalised propagation (Gasteiger et al., ICLR 2019).
@@ -123,6 +125,13 @@ static GAT: ModelProperties = ModelProperties {
 static GATV2: ModelProperties = ModelProperties { name: "gatv2", exports: Some("GATv2Conv"), ..GAT };
 static GIN: ModelProperties =
     ModelProperties { name: "gin", weights: EdgeWeights::Sum, exports: Some("GINConv"), ..GCN };
+static GINE: ModelProperties = ModelProperties {
+    name: "gine",
+    settings: &["residual", "norm", "jump"],
+    weights: EdgeWeights::Unread("reads features of edges in place of their weights"),
+    batches: ModelBatches::Neighbors,
+    exports: None,
+};
 static NGCN: ModelProperties = ModelProperties {
     name: "ngcn",
     settings: &["aggregate_once", "hops", "mixing"],
@@ -177,13 +186,14 @@ static EMBEDDING: ModelProperties = ModelProperties {
 
 impl ModelKind {
     /// All networks.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Gcn,
         Self::Sgc,
         Self::Sage,
         Self::Gat,
         Self::Gatv2,
         Self::Gin,
+        Self::Gine,
         Self::Ngcn,
         Self::Appnp,
         Self::Mlp,
@@ -205,6 +215,7 @@ impl ModelKind {
             Self::Gat => &GAT,
             Self::Gatv2 => &GATV2,
             Self::Gin => &GIN,
+            Self::Gine => &GINE,
             Self::Ngcn => &NGCN,
             Self::Appnp => &APPNP,
             Self::Mlp => &MLP,
@@ -217,9 +228,10 @@ impl ModelKind {
         }
     }
 
-    /// Networks that classify nodes. The remaining ones learn rows alone.
+    /// Networks that classify nodes. The remaining ones learn rows alone, or read features of edges, which only links in
+    /// time have.
     pub fn classifiers() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|kind| kind.reads_features())
+        Self::ALL.into_iter().filter(|kind| kind.reads_features() && !kind.reads_edges())
     }
 
     /// Whether the network reads features of nodes. The others learn a row for each node instead.
@@ -250,6 +262,12 @@ impl ModelKind {
     #[must_use]
     pub fn reads_relations(self) -> bool {
         matches!(self, Self::Rgcn | Self::Hsage | Self::Rgat | Self::Hgt)
+    }
+
+    /// Whether the network makes a message of each edge, of its features.
+    #[must_use]
+    pub fn reads_edges(self) -> bool {
+        self == Self::Gine
     }
 
     /// Whether the network reads a setting that only some networks read.

@@ -8,7 +8,9 @@ impl TrainConfig {
     pub fn for_model(kind: ModelKind) -> Self {
         let general = Self { model: ModelConfig { kind, ..ModelConfig::default() }, ..Self::default() };
         match kind {
-            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Sage | ModelKind::Gin | ModelKind::Mlp => general,
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Sage | ModelKind::Gin | ModelKind::Gine | ModelKind::Mlp => {
+                general
+            }
             // Veličković et al., ICLR 2018, section 3.3.
             ModelKind::Gat | ModelKind::Gatv2 => Self {
                 model: ModelConfig { hidden: 8, heads: 8, dropout: 0.6, ..general.model },

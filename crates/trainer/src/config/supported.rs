@@ -33,6 +33,10 @@ pub struct Combination {
     pub replace: bool,
     /// Whether seeds see the edges up to their times alone.
     pub in_time: bool,
+    /// Whether features of edges are given, or encodings of their ages.
+    pub has_edge_features: bool,
+    /// Whether labels of edges are given.
+    pub has_edge_labels: bool,
     /// Whether fan-outs differ by edge type.
     pub has_typed_fan_out: bool,
     /// Method that computes the scores of mini-batch runs, if one is given.
@@ -173,6 +177,8 @@ impl Combination {
             batch: batch.kind,
             replace: batch.replace,
             in_time: config.time.is_set(),
+            has_edge_features: config.edges.has_features(),
+            has_edge_labels: config.edges.label.is_some(),
             has_typed_fan_out: !batch.fanout_by_type.is_empty(),
             score_by: batch.score_by,
             subgraphs_per_step: batch.subgraphs_per_step,
@@ -220,6 +226,8 @@ impl Combination {
             batch: BatchKind::Full,
             replace: false,
             in_time: false,
+            has_edge_features: false,
+            has_edge_labels: false,
             has_typed_fan_out: false,
             score_by: None,
             feature_cache: caches,

@@ -2,7 +2,9 @@
 
 use super::batch::BatchKind;
 use super::rules::{Unread, is_default};
-use super::{Combination, ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, supported};
+use super::{
+    Combination, LinkConfig, ModelConfig, ModelKind, OptimizerConfig, Schedule, TaskKind, TrainConfig, supported,
+};
 use crate::TrainError;
 
 impl TrainConfig {
@@ -47,6 +49,7 @@ impl TrainConfig {
         if self.time.is_set() {
             self.time.bound()?;
         }
+        self.edges.validate(self.links.negatives == LinkConfig::default().negatives)?;
         if self.model.kind == ModelKind::Embedding {
             self.check_no_layers()?;
         }

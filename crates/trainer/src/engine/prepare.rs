@@ -43,6 +43,7 @@ impl<'m, B: Backend> ModelSource<'m, B> {
         data: &Outline,
     ) -> Result<Self, TrainError> {
         let mut dims = Dims::of_outline(data);
+        dims.edge_width = config.edges.width(data.n_edge_features);
         match config.task {
             TaskKind::Nodes => {}
             TaskKind::Links => dims.n_classes = config.links.width,

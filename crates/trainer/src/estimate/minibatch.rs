@@ -281,7 +281,7 @@ impl BatchPlan {
                     let n_destinations = layers[at].0.rows;
                     let in_place = (self.in_place && at == 0).then(|| symbolic.ids(n_destinations));
                     let matrix = if in_place.is_some() { matrix.with_columns(data.n_nodes) } else { matrix };
-                    Graph::Block(BlockGraph { matrix, n_destinations, in_place })
+                    Graph::Block(BlockGraph { matrix, n_destinations, in_place, edges: None })
                 };
                 (LayerGraphs::Blocks(matrices.into_iter().enumerate().map(block).collect()), layers[0].0.cols)
             }

@@ -13,6 +13,8 @@ pub struct Dims {
     pub n_nodes: usize,
     /// Width of the features.
     pub n_features: usize,
+    /// Width of the features of edges, for models that read them.
+    pub edge_width: usize,
     /// Width of the logits.
     pub n_classes: usize,
     /// Sizes of a typed graph, for models that read relations.
@@ -36,6 +38,7 @@ impl Dims {
         Self {
             n_nodes: outline.n_nodes,
             n_features: outline.n_features,
+            edge_width: outline.n_edge_features,
             n_classes: outline.n_classes,
             relations: outline.relations.clone(),
             type_widths: outline.type_widths.clone(),

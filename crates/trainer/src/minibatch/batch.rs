@@ -8,12 +8,12 @@ use girih_features::{FeatureStore, NeighborBatch, NeighborBlock};
 use girih_graph_format::{Csr, NodeId, Scales};
 
 use super::device::{DeviceBatch, ReadRows};
-use super::host_batch::{BatchRows, HostBatch, HostBlock, HostGraphs, HostLoss, rows_of};
+use super::host_batch::{BatchRows, HostBatch, HostBlock, HostEdges, HostGraphs, HostLoss, rows_of};
 use crate::TrainError;
 use crate::data::{upload_adjacency, upload_sparse_features};
 use crate::layers::{FeatureInput, HostLayer, Inputs, LayerGraphs, RelationInput, TypeRows};
 use crate::models::Model;
-use crate::tape::{BlockGraph, Graph, Loss, LossRows, Pool, RowIds, Tape, Targets, Var};
+use crate::tape::{BlockEdges, BlockGraph, Graph, Loss, LossRows, Pool, RowIds, Tape, Targets, Var};
 use crate::tasks::links::Pairs;
 
 /// Graph, features and loss targets of a batch on the device.
@@ -157,7 +157,7 @@ pub(crate) fn inputs_of_sampled<B: Backend>(
     };
     let graph = |block: NeighborBlock<B>| {
         let NeighborBlock { rows, n_destinations, destinations } = block;
-        Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations })
+        Graph::Block(BlockGraph { matrix: rows, n_destinations, in_place: destinations, edges: None })
     };
     let graphs = LayerGraphs::Blocks(sampled.blocks.into_iter().map(graph).collect());
     Ok(Inputs { graphs, features, propagated, n_nodes: sampled.n_inputs, relations: None, ranks: None })
@@ -325,7 +325,17 @@ pub(crate) fn upload_block<B: Backend>(backend: &B, block: &HostBlock) -> Result
         matrix: backend.upload_sparse(&operand(&block.rows))?,
         n_destinations: block.rows.n_rows(),
         in_place: block.in_place.as_ref().map(|nodes| backend.upload_ids(nodes)).transpose()?,
+        edges: block.edges.as_ref().map(|edges| upload_edges(backend, edges)).transpose()?,
     }))
+}
+
+fn upload_edges<B: Backend>(backend: &B, edges: &HostEdges) -> Result<BlockEdges<B>, ComputeError> {
+    Ok(BlockEdges {
+        n_edges: edges.sources.len(),
+        sources: backend.upload_ids(&edges.sources)?,
+        features: backend.upload(&edges.features, backend.activations())?,
+        sums: backend.upload_sparse(&operand(&edges.sums))?,
+    })
 }
 
 /// Operand of rows that are normalised already.

@@ -131,7 +131,7 @@ impl<'g> Grown<'g> {
                 Some(at) => self.weights[at as usize],
             },
         };
-        Ok(HostBlock { rows: rows_by(self, block, weight)?, in_place: None })
+        Ok(HostBlock { rows: rows_by(self, block, weight)?, in_place: None, edges: None })
     }
 }
 

@@ -28,6 +28,16 @@ pub struct HostBatch {
     pub n_loss: usize,
 }
 
+impl HostBatch {
+    /// Number of links among the pairs of the loss, which come first; 0 for a batch of nodes.
+    pub(crate) fn n_links(&self) -> usize {
+        match &self.loss {
+            HostLoss::Pairs(pairs) => pairs.n_links,
+            HostLoss::Rows { .. } => 0,
+        }
+    }
+}
+
 /// Targets of the loss of a batch.
 pub enum HostLoss {
     /// Some of the outputs.
@@ -65,6 +75,18 @@ pub struct HostBlock {
     /// Nodes of the destinations, if columns are global ids. Otherwise `None`: the destinations are the first
     /// columns.
     pub in_place: Option<Vec<NodeId>>,
+    /// Edges of the block one by one, if a layer makes a message of each.
+    pub edges: Option<HostEdges>,
+}
+
+/// Edges of a block with their features, in the order of its rows.
+pub struct HostEdges {
+    /// Source of each edge, as a column of the block.
+    pub sources: Vec<NodeId>,
+    /// Features of the edges, `n_edges × width`.
+    pub features: Matrix,
+    /// Weights by which messages are summed, `n_destinations × n_edges`.
+    pub sums: Csr,
 }
 
 impl HostBlock {
@@ -79,7 +101,7 @@ impl HostBlock {
             None => neighborhoods.rows(block)?,
             Some(weights) => neighborhoods.rows_weighted(block, |edge| weights[edge])?,
         };
-        Ok(Self { rows, in_place })
+        Ok(Self { rows, in_place, edges: None })
     }
 }
 

@@ -9,6 +9,7 @@ use super::embedding::Embedding;
 use super::gat::{Gat, Gatv2};
 use super::gcn::Gcn;
 use super::gin::Gin;
+use super::gine::Gine;
 use super::hgt::Hgt;
 use super::lightgcn::LightGcn;
 use super::mlp::Mlp;
@@ -132,6 +133,7 @@ impl<B: Backend> BuildModel<B> for ModelConfig {
             ModelKind::Gat => Box::new(Gat::new(self, &dims, init)?),
             ModelKind::Gatv2 => Box::new(Gatv2::new(self, &dims, init)?),
             ModelKind::Gin => Box::new(Gin::new(self, &dims, init)?),
+            ModelKind::Gine => Box::new(Gine::new(self, &dims, init)?),
             ModelKind::Ngcn => Box::new(Ngcn::new(self, &dims, init)?),
             ModelKind::Appnp => Box::new(Appnp::new(self, &dims, init)?),
             ModelKind::Mlp => Box::new(Mlp::new(self, &dims, init)?),

@@ -24,7 +24,14 @@ impl Embedding {
 
 impl<B: Backend> Model<B> for Embedding {
     fn input_spec(&self) -> InputSpec {
-        InputSpec { graph: None, hops: 0, raw_features: false, propagation: Propagation::Never, relations: None }
+        InputSpec {
+            graph: None,
+            hops: 0,
+            raw_features: false,
+            propagation: Propagation::Never,
+            relations: None,
+            edges: false,
+        }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, _inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -37,7 +37,14 @@ impl LightGcn {
 impl<B: Backend> Model<B> for LightGcn {
     fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(false, Norm::Symmetric).with_degrees(self.degrees));
-        InputSpec { graph, hops: 0, raw_features: false, propagation: Propagation::Never, relations: None }
+        InputSpec {
+            graph,
+            hops: 0,
+            raw_features: false,
+            propagation: Propagation::Never,
+            relations: None,
+            edges: false,
+        }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

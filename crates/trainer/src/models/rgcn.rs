@@ -111,7 +111,14 @@ impl<B: Backend> Model<B> for Rgcn {
     fn input_spec(&self) -> InputSpec {
         // Sparse features that are averaged as they are, are stored densely: their means over neighbors are dense.
         let propagation = if self.entry.is_some() { Propagation::Never } else { Propagation::Always };
-        InputSpec { graph: None, hops: 0, raw_features: true, propagation, relations: Some(self.spec.clone()) }
+        InputSpec {
+            graph: None,
+            hops: 0,
+            raw_features: true,
+            propagation,
+            relations: Some(self.spec.clone()),
+            edges: false,
+        }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

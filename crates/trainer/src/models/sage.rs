@@ -52,7 +52,7 @@ impl<B: Backend> Model<B> for Sage {
             Aggregator::Pool | Aggregator::Lstm => (Norm::None, 0, Propagation::Never),
         };
         let graph = Some(Adjacency::new(false, norm).with_degrees(self.config.normalization));
-        InputSpec { graph, hops, raw_features: true, propagation, relations: None }
+        InputSpec { graph, hops, raw_features: true, propagation, relations: None, edges: false }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -37,6 +37,7 @@ impl<B: Backend> Model<B> for Sgc {
             raw_features: false,
             propagation: Propagation::Always,
             relations: None,
+            edges: false,
         }
     }
 

@@ -73,13 +73,15 @@ pub struct InputSpec {
     /// Relations of a typed graph that the model reads. Data without types then has one relation, and the model learns
     /// rows where data has no features.
     pub relations: Option<RelationSpec>,
+    /// Whether the model makes a message of each edge, of its features ([`BlockGraph::edges`](crate::BlockGraph)).
+    pub edges: bool,
 }
 
 impl InputSpec {
     /// Inputs of a model that reads the raw features, and aggregates over `graph` by itself.
     #[must_use]
     pub const fn of_raw_features(graph: Option<Adjacency>) -> Self {
-        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never, relations: None }
+        Self { graph, hops: 0, raw_features: true, propagation: Propagation::Never, relations: None, edges: false }
     }
 
     /// Refuses a model that would ignore [`ModelConfig::normalization`].

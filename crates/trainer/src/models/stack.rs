@@ -27,6 +27,8 @@ pub struct Place {
     pub outputs: usize,
     /// Whether the result is the logits.
     pub is_output: bool,
+    /// Number of columns of the features of edges.
+    pub edge_width: usize,
 }
 
 /// Message passing layer: the part that differs between networks of this structure.
@@ -39,6 +41,9 @@ pub trait Convolution: Send + Sized {
 
     /// Whether the first operand may be features that are aggregated before training.
     const AGGREGATES_FIRST: bool = false;
+
+    /// Whether the layer makes a message of each edge, of its features.
+    const READS_EDGES: bool = false;
 
     /// Width of a hidden layer.
     fn hidden_width(config: &ModelConfig) -> usize {
@@ -102,7 +107,8 @@ impl<C: Convolution> Stack<C> {
             let is_output = ends_in_logits && layer + 1 == n;
             let inputs = if layer == 0 && entry.is_none() { dims.n_features } else { width };
             let outputs = if is_output { dims.n_classes } else { width };
-            let convolution = C::new(init, config, Place { layer, inputs, outputs, is_output })?;
+            let convolution =
+                C::new(init, config, Place { layer, inputs, outputs, is_output, edge_width: dims.edge_width })?;
             layers.push((convolution, if is_output { None } else { normalization(init, config, layer, width)? }));
         }
         let readout = match config.jump {
@@ -267,6 +273,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
             raw_features: !aggregates_first,
             propagation: if aggregates_first { Propagation::of(&self.config) } else { Propagation::Never },
             relations: None,
+            edges: C::READS_EDGES,
         }
     }
 

@@ -26,6 +26,20 @@ pub struct BlockGraph<B: Backend> {
     /// Node ids of the destinations, if the block's columns are all nodes of the graph and rows are read in place.
     /// `None` if the destinations are the first sources.
     pub in_place: Option<B::Ids>,
+    /// Edges of the block one by one, for layers that make a message of each.
+    pub edges: Option<BlockEdges<B>>,
+}
+
+/// Edges of a block with their features, in the order of its rows.
+pub struct BlockEdges<B: Backend> {
+    /// Number of edges.
+    pub n_edges: usize,
+    /// Source of each edge, as a column of the block.
+    pub sources: B::Ids,
+    /// Features of the edges, `n_edges × width`.
+    pub features: B::Matrix,
+    /// Weights by which messages are summed, `n_destinations × n_edges`.
+    pub sums: B::Sparse,
 }
 
 /// Cost of gathering one element of a neighbor's row, in multiply-adds of a dense product.
@@ -49,6 +63,15 @@ impl<B: Backend> Graph<B> {
         match self {
             Self::Whole(_) | Self::Partitioned(_) => widths.0 < widths.1,
             Self::Block(block) => block.aggregates_first(backend, widths),
+        }
+    }
+
+    /// Edges of a block one by one; `None` where they have no features.
+    #[must_use]
+    pub fn edges(&self) -> Option<&BlockEdges<B>> {
+        match self {
+            Self::Block(block) => block.edges.as_ref(),
+            Self::Whole(_) | Self::Partitioned(_) => None,
         }
     }
 

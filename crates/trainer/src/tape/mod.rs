@@ -46,7 +46,7 @@ pub use attention::{AttentionOperands, AttentionOptions};
 pub use backward::BackwardPass;
 pub use dropout::Masks;
 pub use encoded_input::EncodedInput;
-pub use graph::{BlockGraph, Graph};
+pub use graph::{BlockEdges, BlockGraph, Graph};
 pub use linear::LinearOptions;
 pub use loss::Loss;
 pub(crate) use loss::LossRows;

@@ -13,10 +13,10 @@ use girih_compute::{Activation, Dtype, Function, Reference, Shape, SparseOperand
 use girih_datasets::Features;
 use girih_graph_format::{Coo, Csr, Duplicates, Matrix, Norm, RelationSizes};
 use girih_random::Key;
-use girih_sampling::{Block, Columns, DrawKey, NeighborOptions, NeighborSampler, Sampler};
+use girih_sampling::{Block, Columns, DrawKey, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{
-    Aggregator, AttentionOperands, AttentionOptions, BlockGraph, FeatureInput, Gradients, Graph, InputSpec, Inputs,
+    Aggregator, AttentionOperands, AttentionOptions, BlockEdges, BlockGraph, FeatureInput, Gradients, Graph, InputSpec, Inputs,
     Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods, NormKind, Pairs,
     ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
 };
@@ -450,12 +450,16 @@ fn dims() -> Dims {
     Dims {
         n_nodes: NODES,
         n_features: FEATURES,
+        edge_width: EDGE_WIDTH,
         n_classes: CLASSES,
         relations: RelationSizes::of_plain(NODES, 0),
         type_widths: Vec::new(),
         target: None,
     }
 }
+
+/// Number of columns of the features of edges.
+const EDGE_WIDTH: usize = 3;
 
 /// Number of features, large enough for sparse features to stay sparse on the device.
 const FEATURES: usize = 12;

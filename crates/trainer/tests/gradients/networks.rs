@@ -90,6 +90,62 @@ fn batches() {
     }
 }
 
+/// Messages of edges with features, on batches alone.
+#[test]
+fn messages_of_edges() {
+    for (hidden, dropout, sparse) in [(2, 0.0, true), (6, 0.3, false)] {
+        for (residual, norm) in [(false, NormKind::None), (false, NormKind::Layer), (true, NormKind::None)] {
+            let kind = ModelKind::Gine;
+            let config =
+                ModelConfig { kind, layers: 2, hidden, dropout, residual, norm, ..ModelConfig::default() };
+            check_batch(&config, sparse, false);
+        }
+    }
+}
+
+/// A layer of `gine` against its formula, edge by edge.
+#[test]
+fn a_layer_with_messages_of_edges_is_its_formula() {
+    let config = ModelConfig { kind: ModelKind::Gine, layers: 1, hidden: 5, ..ModelConfig::default() };
+    let mut init = ParamInit::new(&Reference, 3, 0);
+    let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
+    let mut params = init.finish();
+    move_off_zero(&mut params);
+    let (inputs, nodes) = batch_of_nodes(&model.input_spec(), 1, false, false);
+    let mut pool = Pool::default();
+    let mut tape = Tape::new(&Reference, &params, &mut pool, Mode::Evaluate);
+    let logits = model.forward(&mut tape, &inputs).unwrap();
+    let found = Reference.download(tape.value(logits)).unwrap();
+
+    let named = |name: &str| {
+        let (id, _) = params.iter().find(|(_, param)| param.name == format!("layer0.{name}")).unwrap();
+        Reference.download(params.value(id)).unwrap()
+    };
+    let linear = |x: &[f32], name: &str| -> Vec<f32> {
+        let (weight, bias) = (named(&format!("weight_{name}")), named(&format!("bias_{name}")));
+        let column = |j: usize| bias.row(0)[j] + x.iter().enumerate().map(|(i, x)| x * weight.row(i)[j]).sum::<f32>();
+        (0..weight.n_cols()).map(column).collect()
+    };
+    let relu = |x: Vec<f32>| -> Vec<f32> { x.into_iter().map(|x| x.max(0.0)).collect() };
+    let (block, all) = (sampled(&model.input_spec(), 1, false), random(NODES, FEATURES, 4));
+    let block = &block.1.blocks[0];
+    let rows: Vec<Vec<f32>> = nodes.iter().map(|&node| linear(all.row(node as usize), "node")).collect();
+    let of_edges = random(block.n_edges(), EDGE_WIDTH, 9);
+    assert!(block.n_edges() > 3);
+    for v in 0..block.n_destinations {
+        let mut sum = rows[v].clone();
+        for edge in block.indptr[v] as usize..block.indptr[v + 1] as usize {
+            let (source, features) = (&rows[block.indices[edge] as usize], linear(of_edges.row(edge), "edge"));
+            let message = relu(source.iter().zip(&features).map(|(x, e)| x + e).collect());
+            sum.iter_mut().zip(message).for_each(|(sum, message)| *sum += (1.0 + edge as f32 / 8.0) * message);
+        }
+        let expected = linear(&relu(linear(&sum, "inner")), "outer");
+        for (found, expected) in found.row(v).iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{v}: {found} {expected}");
+        }
+    }
+}
+
 #[test]
 fn stacks_on_batches() {
     for kind in [ModelKind::Gcn, ModelKind::Gat] {
@@ -183,6 +239,17 @@ fn batch(input_spec: &InputSpec, n_layers: usize, sparse: bool, in_place: bool) 
     batch_of_nodes(input_spec, n_layers, sparse, in_place).0
 }
 
+/// Blocks for three seeds, with a fan-out of two in each layer.
+fn sampled(input_spec: &InputSpec, n_layers: usize, in_place: bool) -> (Neighborhoods, MiniBatch) {
+    let neighborhoods = Neighborhoods::new(&graph(), input_spec.graph.unwrap()).unwrap();
+    let columns = if in_place { Columns::Global } else { Columns::Local };
+    let options = NeighborOptions { edge_ids: true, inputs: columns, ..NeighborOptions::default() };
+    let fan_out = vec!["2"; n_layers].join(",");
+    let sampler = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap();
+    let batch = sampler.sample(neighborhoods.graph(), &[3, 0, 1], DrawKey::new(1, 0, 0)).unwrap();
+    (neighborhoods, batch)
+}
+
 /// As [`batch`], but also returns the nodes whose features the batch reads.
 fn batch_of_nodes(
     input_spec: &InputSpec,
@@ -190,12 +257,7 @@ fn batch_of_nodes(
     sparse: bool,
     in_place: bool,
 ) -> (Inputs<Reference>, Vec<u32>) {
-    let neighborhoods = Neighborhoods::new(&graph(), input_spec.graph.unwrap()).unwrap();
-    let columns = if in_place { Columns::Global } else { Columns::Local };
-    let options = NeighborOptions { edge_ids: true, inputs: columns, ..NeighborOptions::default() };
-    let fan_out = vec!["2"; n_layers].join(",");
-    let sampler = NeighborSampler::new(fan_out.parse().unwrap(), options).unwrap();
-    let batch = sampler.sample(neighborhoods.graph(), &[3, 0, 1], DrawKey::new(1, 0, 0)).unwrap();
+    let (neighborhoods, batch) = sampled(input_spec, n_layers, in_place);
     let block = |block: &Block| {
         let in_place = block.columns == Columns::Global;
         let rows = neighborhoods.rows(block).unwrap();
@@ -204,6 +266,7 @@ fn batch_of_nodes(
             matrix: Reference.upload_sparse(&operand).unwrap(),
             n_destinations: block.n_destinations,
             in_place: in_place.then(|| Reference.upload_ids(block.destinations()).unwrap()),
+            edges: input_spec.edges.then(|| edges_of(block)),
         })
     };
     let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());
@@ -215,6 +278,21 @@ fn batch_of_nodes(
     let n_nodes = batch.inputs().len();
     let of_batch = Inputs::prepare(&Reference, Csr::empty(n_nodes, n_nodes).unwrap(), features, &whole, Dtype::F32);
     (Inputs { graphs, ..of_batch.unwrap() }, batch.inputs().to_vec())
+}
+
+/// Edges of a block, with random features.
+fn edges_of(block: &Block) -> BlockEdges<Reference> {
+    let n_edges = block.n_edges();
+    let columns: Vec<u32> = (0..n_edges as u32).collect();
+    let weights: Vec<f32> = (0..n_edges).map(|edge| 1.0 + edge as f32 / 8.0).collect();
+    let sums = Csr::new(block.n_destinations, n_edges, block.indptr.clone(), columns, Some(weights.into())).unwrap();
+    let operand = SparseOperand { csr: &sums, scales: sums.scales(Norm::None), symmetric: false, names: None };
+    BlockEdges {
+        n_edges,
+        sources: Reference.upload_ids(&block.indices).unwrap(),
+        features: Reference.upload(&random(n_edges, EDGE_WIDTH, 9), Dtype::F32).unwrap(),
+        sums: Reference.upload_sparse(&operand).unwrap(),
+    }
 }
 
 /// Selected rows of features, in the storage of the whole matrix.

@@ -202,7 +202,9 @@ impl Reference<'_> {
             ModelKind::Appnp => symmetric(true)?.map(|a| self.appnp(&a)),
             ModelKind::Mlp => Some(self.mlp()),
             ModelKind::Rgcn => Some(self.rgcn()),
-            ModelKind::Hsage | ModelKind::Rgat | ModelKind::Hgt => unreachable!("checked by themselves"),
+            ModelKind::Hsage | ModelKind::Rgat | ModelKind::Hgt | ModelKind::Gine => {
+                unreachable!("checked by themselves")
+            }
             ModelKind::LightGcn => symmetric(false)?.map(|a| self.light_gcn(&a)),
             ModelKind::Embedding => Some(self.param(0, "entities").clone()),
         })

@@ -29,7 +29,14 @@ impl Skip {
 impl<B: Backend> Model<B> for Skip {
     fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric));
-        InputSpec { graph, hops: 1, raw_features: true, propagation: Propagation::WhenDense, relations: None }
+        InputSpec {
+            graph,
+            hops: 1,
+            raw_features: true,
+            propagation: Propagation::WhenDense,
+            relations: None,
+            edges: false,
+        }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

@@ -67,7 +67,14 @@ impl<B: Backend> BuildModel<B> for CopyOfGcn {
 impl<B: Backend> Model<B> for Copied {
     fn input_spec(&self) -> InputSpec {
         let graph = Some(Adjacency::new(true, Norm::Symmetric));
-        InputSpec { graph, hops: 1, raw_features: false, propagation: self.of.propagation, relations: None }
+        InputSpec {
+            graph,
+            hops: 1,
+            raw_features: false,
+            propagation: self.of.propagation,
+            relations: None,
+            edges: false,
+        }
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

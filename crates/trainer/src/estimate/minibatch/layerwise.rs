@@ -155,7 +155,7 @@ impl LayerPlan<'_> {
             }
             (None, None) => FeatureInput::dense(symbolic.matrix(Shape::new(n_sources, n_columns), dtype)),
         };
-        let graphs = LayerGraphs::Shared(Graph::Block(BlockGraph { matrix, n_destinations: n, in_place }));
+        let graphs = LayerGraphs::Shared(Graph::Block(BlockGraph { matrix, n_destinations: n, in_place, edges: None }));
         Inputs { graphs, features: Some(features), propagated: None, n_nodes: n_sources, relations: None, ranks: None }
     }
 }

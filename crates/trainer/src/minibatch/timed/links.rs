@@ -3,12 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use girih_datasets::Dataset;
 use girih_graph_format::{Coo, Csr, Duplicates, FormatError, NodeId, Norm, TimedEdge, TimedRows};
 use girih_random::Key;
 use girih_sampling::{
     Admits, Block, Bound, DrawKey, Expand, TimeRule, TimedBatch, TimedOptions, TimedSampler, TimedSeed,
 };
 
+use super::edges::{EdgeRows, check_labels, labels_of};
 use crate::TrainError;
 use crate::config::{DEFAULT_BATCH_SIZE, TrainConfig};
 use crate::minibatch::host_batch::{HostBatch, HostBlock, HostGraphs, HostLoss};
@@ -31,6 +33,10 @@ pub(crate) struct TimedLinks {
     sampler: TimedSampler,
     rule: TimeRule,
     adjacency: Adjacency,
+    /// Features of edges for the blocks, if the model reads them.
+    edge_rows: Option<EdgeRows>,
+    /// Whether the label of each edge is positive, by the number of the edge in its list; `None` where links are asked for.
+    labels: Option<Vec<bool>>,
     n_negatives: usize,
     batch_size: usize,
     seed: u64,
@@ -54,15 +60,25 @@ impl TimedEpoch {
 }
 
 impl TimedLinks {
-    /// Edges of a data set named `name`, for a model that reads `adjacency`.
+    /// Edges of a data set, for a model that reads `adjacency`, and perhaps features of edges.
     ///
     /// # Errors
-    /// When the settings do not fit, or too few edges are left to train on or to compare with.
+    /// When edges have no times or not the columns that are asked for, the settings do not fit, or too few edges are left
+    /// to train on or to compare with.
     pub(crate) fn new(
-        (name, rows): (&str, Arc<TimedRows>),
-        adjacency: Adjacency,
+        dataset: &mut Dataset,
+        (adjacency, reads_edges): (Adjacency, bool),
         config: &TrainConfig,
     ) -> Result<Self, TrainError> {
+        let Some(rows) = dataset.timed.take() else {
+            return Err(TrainError::invalid(format!(
+                "{} was loaded without the times of its edges, which time.before and time.until read: load it with \
+                 LoadOptions::times",
+                dataset.name
+            )));
+        };
+        let name = &dataset.name;
+        let labels = labels_of(&config.edges, dataset)?;
         let rule = config.time.rule(rows.tick())?;
         check_rule(&rule, adjacency, config)?;
         let mut edges = rows.edges_in_time();
@@ -80,7 +96,12 @@ impl TimedLinks {
                 destinations.len()
             )));
         }
-        let options = TimedOptions { rule, replace: config.batch.replace, expand: Expand::Once, edge_ids: false };
+        if let Some(labels) = &labels {
+            let parts = [("training", &train), ("validation", &val), ("test", &test)];
+            parts.iter().try_for_each(|(part, range)| check_labels(name, part, &edges[(*range).clone()], labels))?;
+        }
+        let edge_rows = reads_edges.then(|| EdgeRows::new(&config.edges, dataset.edge_features.take()));
+        let options = TimedOptions { rule, replace: config.batch.replace, expand: Expand::Once, edge_ids: reads_edges };
         Ok(Self {
             rows,
             edges,
@@ -91,6 +112,8 @@ impl TimedLinks {
             sampler: TimedSampler::new(config.batch.fan_out(config.model.layers)?, options)?,
             rule,
             adjacency,
+            edge_rows,
+            labels,
             n_negatives: config.links.negatives,
             batch_size: config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE),
             seed: config.seed,
@@ -158,38 +181,49 @@ impl TimedLinks {
     /// # Errors
     /// When a block has more rows than a matrix may have.
     pub(crate) fn of_nodes(&self, nodes: Range<NodeId>, number: u32) -> Result<HostBatch, TrainError> {
-        let seeds: Vec<TimedSeed> = nodes.map(|node| TimedSeed { node, time: i64::MAX }).collect();
+        let time = self.edges.last().map_or(0, |edge| edge.time).saturating_add(1);
+        let seeds: Vec<TimedSeed> = nodes.map(|node| TimedSeed { node, time }).collect();
         let pairs = PairList { ends: Vec::new(), n_links: 0 };
         self.of_seeds(&seeds, &pairs, DrawKey::new(self.seed, HELD_OUT, number))
     }
 
-    /// Batch of edges, given by their positions, with wrong ones.
+    /// Batch of edges, given by their positions: with wrong ones, or those of a positive label before the others.
     fn of_edges(
         &self,
         numbers: &[usize],
         (negatives, n_negatives): (Key, usize),
         key: DrawKey,
     ) -> Result<HostBatch, TrainError> {
-        let mut seeds = Vec::with_capacity(numbers.len() * (2 + n_negatives));
-        let mut ends: Vec<Link> = Vec::with_capacity(numbers.len() * (1 + n_negatives));
-        let mut add = |node: NodeId, time: i64| {
-            seeds.push(TimedSeed { node, time });
-            (seeds.len() - 1) as NodeId
-        };
-        let mut sources = Vec::with_capacity(numbers.len());
-        for &number in numbers {
-            let TimedEdge { source, destination, time, .. } = self.edges[number];
-            let link = [add(source, time), add(destination, time)];
-            sources.push(link[0]);
-            ends.push(link);
+        if let Some(labels) = &self.labels {
+            return self.of_labelled(numbers, labels, key);
         }
-        for (&number, &source) in numbers.iter().zip(&sources) {
+        let mut seeds = Vec::with_capacity(numbers.len() * (2 + n_negatives));
+        let mut ends: Vec<Link> = numbers.iter().map(|&number| self.add_ends(number, &mut seeds)).collect();
+        for (at, &number) in numbers.iter().enumerate() {
+            let (source, time) = (ends[at][0], self.edges[number].time);
             for i in 0..n_negatives {
-                let other = self.other_destination(&self.edges[number], negatives, (number, i));
-                ends.push([source, add(other, self.edges[number].time)]);
+                let node = self.other_destination(&self.edges[number], negatives, (number, i));
+                seeds.push(TimedSeed { node, time });
+                ends.push([source, (seeds.len() - 1) as NodeId]);
             }
         }
         self.of_seeds(&seeds, &PairList { ends, n_links: numbers.len() }, key)
+    }
+
+    /// Batch of edges whose labels are asked for.
+    fn of_labelled(&self, numbers: &[usize], labels: &[bool], key: DrawKey) -> Result<HostBatch, TrainError> {
+        let is_positive = |number: &usize| labels[self.edges[*number].edge as usize];
+        let (positive, others): (Vec<usize>, Vec<usize>) = numbers.iter().partition(|number| is_positive(number));
+        let mut seeds = Vec::with_capacity(numbers.len() * 2);
+        let ends = positive.iter().chain(&others).map(|&number| self.add_ends(number, &mut seeds)).collect();
+        self.of_seeds(&seeds, &PairList { ends, n_links: positive.len() }, key)
+    }
+
+    /// Adds the ends of an edge as seeds at its time. The pair holds their positions.
+    fn add_ends(&self, number: usize, seeds: &mut Vec<TimedSeed>) -> Link {
+        let TimedEdge { source, destination, time, .. } = self.edges[number];
+        seeds.extend([source, destination].map(|node| TimedSeed { node, time }));
+        [(seeds.len() - 2) as NodeId, (seeds.len() - 1) as NodeId]
     }
 
     /// A node that edges end in, and that is no end of this edge.
@@ -208,7 +242,9 @@ impl TimedLinks {
     fn of_seeds(&self, seeds: &[TimedSeed], pairs: &PairList, key: DrawKey) -> Result<HostBatch, TrainError> {
         let sampled = self.sampler.sample(&self.rows, seeds, key)?;
         let block = |block: &Block| -> Result<HostBlock, FormatError> {
-            Ok(HostBlock { rows: self.rows_of(block, &sampled)?, in_place: None })
+            let weight = |v| self.weight_of(block, &sampled, v);
+            let edges = self.edge_rows.as_ref().map(|edges| edges.of_block(&self.rows, block, &sampled, weight));
+            Ok(HostBlock { rows: self.rows_of(block, &sampled)?, in_place: None, edges: edges.transpose()? })
         };
         let blocks = sampled.blocks.blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
         let n_loss = pairs.ends.len();
@@ -223,6 +259,18 @@ impl TimedLinks {
         })
     }
 
+    /// Weight of each edge that is drawn into a destination.
+    fn weight_of(&self, block: &Block, sampled: &TimedBatch, v: usize) -> f32 {
+        let n_drawn = block.row(v).len();
+        match self.adjacency.norm {
+            Norm::Row => 1.0 / (n_drawn + usize::from(self.adjacency.self_loops)) as f32,
+            Norm::None | Norm::Symmetric => {
+                let seen = self.rows.within(block.nodes[v] as usize, &self.rule.window_of(sampled.bounds[v]));
+                seen.len() as f32 / n_drawn as f32
+            }
+        }
+    }
+
     /// Rows of the normalised adjacency for a block, by the edges that each node sees: means over the draws, or sums that
     /// estimate those over all of them.
     fn rows_of(&self, block: &Block, sampled: &TimedBatch) -> Result<Csr, FormatError> {
@@ -231,13 +279,7 @@ impl TimedLinks {
         for v in 0..block.n_destinations {
             let drawn = block.row(v);
             let own = self.adjacency.self_loops.then_some(v as NodeId);
-            let weight = match self.adjacency.norm {
-                Norm::Row => 1.0 / (drawn.len() + usize::from(own.is_some())) as f32,
-                Norm::None | Norm::Symmetric => {
-                    let seen = self.rows.within(block.nodes[v] as usize, &self.rule.window_of(sampled.bounds[v]));
-                    seen.len() as f32 / drawn.len() as f32
-                }
-            };
+            let weight = self.weight_of(block, sampled, v);
             let own_weight = if self.adjacency.norm == Norm::Row { weight } else { 1.0 };
             row.clear();
             row.extend(drawn.iter().map(|&column| (column, weight)));

@@ -31,8 +31,7 @@ impl<'a, B: Backend> TimedScorer<'a, B> {
             let batch = Batch::upload(state.backend, &mut state.pool, &host, &self.whole)?;
             let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
             let (scores, loss) = batch.scores(&mut tape, &*self.model)?;
-            // Each edge has one wrong one beside it.
-            let of_batch = Judged::of_scores(&state.backend.download(tape.value(scores))?, host.n_loss / 2);
+            let of_batch = Judged::of_scores(&state.backend.download(tape.value(scores))?, host.n_links());
             losses.0 += f64::from(loss.value(state.backend)?) * host.n_loss as f64;
             losses.1 += host.n_loss;
             drop(tape);

@@ -39,16 +39,9 @@ impl<'m, B: MiniBatchBackend> TimedLinkSession<'m, B> {
         let config = source.config;
         check_untyped(&dataset.outline(), "--task links")?;
         check_features(&dataset.outline())?;
-        let Some(rows) = dataset.timed.take() else {
-            return Err(TrainError::invalid(format!(
-                "{} was loaded without the times of its edges, which time.before and time.until read: load it with \
-                 LoadOptions::times",
-                dataset.name
-            )));
-        };
         let spec = source.input_spec(backend)?;
         let adjacency = spec.graph.ok_or_else(|| no_neighbors(config))?;
-        let links = TimedLinks::new((&dataset.name, rows), adjacency, config)?;
+        let links = TimedLinks::new(&mut dataset, (adjacency, spec.edges), config)?;
         let known = links.training_graph()?;
         let features = NodeFeatures::take(&mut dataset, Some(&known), config.seed)?;
         let sparse = match &features {

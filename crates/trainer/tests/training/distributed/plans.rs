@@ -49,6 +49,7 @@ fn blocks_symbolic_blocks_have_the_sizes_of_those_that_are_multiplied() {
         let dims = Dims {
             n_nodes: n,
             n_features: 12,
+            edge_width: 0,
             n_classes: 3,
             relations: girih_graph_format::RelationSizes::of_plain(n, 0),
             type_widths: Vec::new(),
