@@ -38,7 +38,7 @@ impl Dims {
         Self {
             n_nodes: outline.n_nodes,
             n_features: outline.n_features,
-            edge_width: outline.n_edge_features,
+            edge_width: outline.edge_features.map_or(0, |n_columns| n_columns + 1),
             n_classes: outline.n_classes,
             relations: outline.relations.clone(),
             type_widths: outline.type_widths.clone(),
