@@ -48,7 +48,8 @@ impl EdgeConfig {
         columns
     }
 
-    fn reads_all(&self) -> bool {
+    /// Whether all columns are features.
+    pub(crate) fn reads_all(&self) -> bool {
         self.features == [ALL_COLUMNS]
     }
 

@@ -96,8 +96,7 @@ fn messages_of_edges() {
     for (hidden, dropout, sparse) in [(2, 0.0, true), (6, 0.3, false)] {
         for (residual, norm) in [(false, NormKind::None), (false, NormKind::Layer), (true, NormKind::None)] {
             let kind = ModelKind::Gine;
-            let config =
-                ModelConfig { kind, layers: 2, hidden, dropout, residual, norm, ..ModelConfig::default() };
+            let config = ModelConfig { kind, layers: 2, hidden, dropout, residual, norm, ..ModelConfig::default() };
             check_batch(&config, sparse, false);
         }
     }

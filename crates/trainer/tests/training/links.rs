@@ -2,6 +2,7 @@
 //! settings.
 
 mod batches;
+mod edges;
 mod pairs;
 mod shipped;
 mod timed;

@@ -69,22 +69,31 @@ impl EdgeRows {
 /// Whether the label of each edge is positive, by the number of the edge in its list; `None` where links are asked for.
 ///
 /// # Errors
-/// When the data has no such column.
+/// When the data does not have the columns of the configuration, in their order.
 pub(super) fn labels_of(config: &EdgeConfig, dataset: &Dataset) -> Result<Option<Vec<bool>>, TrainError> {
-    let Some(label) = &config.label else { return Ok(None) };
+    let (columns, name) = (config.columns(), &dataset.name);
+    if columns.is_empty() {
+        return Ok(None);
+    }
     let given = dataset.edge_features.as_ref().ok_or_else(|| {
         TrainError::invalid(format!(
-            "{} was loaded without the features of its edges, of which edges.label is one: load it with \
-             LoadOptions::edge_features",
-            dataset.name
+            "{name} was loaded without the features of its edges, which edges.features and edges.label read: load it with \
+             LoadOptions::edge_features"
         ))
     })?;
-    let column = config.label_column(given.names()).filter(|&column| column < given.width()).ok_or_else(|| {
-        TrainError::invalid(format!(
-            "{} has no column {label} of labels; there are {}",
-            dataset.name,
-            given.names().join(", ")
-        ))
+    if !config.reads_all() && given.width() != columns.len() {
+        return Err(TrainError::invalid(format!(
+            "{name} was loaded with {} columns of its edges ({}), and the settings read {}: load it with \
+             EdgeConfig::columns",
+            given.width(),
+            given.names().join(", "),
+            columns.join(", ")
+        )));
+    }
+    let Some(label) = &config.label else { return Ok(None) };
+    let column = config.label_column(given.names()).ok_or_else(|| {
+        let names = given.names().join(", ");
+        TrainError::invalid(format!("{name} has no column {label} of labels; there are {names}"))
     })?;
     Ok(Some((0..given.n_edges()).map(|edge| given.row(edge)[column] > 0.0).collect()))
 }
