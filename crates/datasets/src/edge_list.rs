@@ -7,7 +7,7 @@ use girih_compress::CompressedFeatures;
 use girih_graph_format::file::{
     Array, EdgeList, EdgeListOptions, Verify, count_table_rows, read_edge_list, sparse_npz_rows,
 };
-use girih_graph_format::{Coo, Duplicates, NodeId, TimedRows, Times};
+use girih_graph_format::{Duplicates, NodeId, Notes, TimedRows, Times};
 
 use crate::edges::{directed_as, goes_both_ways, to_graph};
 use crate::file_kind::{ending, stem};
@@ -18,9 +18,7 @@ use crate::{Dataset, DatasetError, LoadOptions};
 /// # Errors
 /// As [`read_edge_list`], and when there are more nodes than rows of features.
 pub(crate) fn load(path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
-    let list = read(path, options)?;
-    let edges = from_first(list.edges, options.ids_from.unwrap_or(0)).map_err(|e| e.at(path))?;
-    of_list(stem(path), EdgeList { edges, ..list }, options).map_err(|e| e.at(path))
+    of_list(stem(path), read(path, options)?, options).map_err(|e| e.at(path))
 }
 
 /// Data set of a list whose ids count from 0.
@@ -44,30 +42,28 @@ pub(crate) fn of_list(name: String, list: EdgeList, options: &LoadOptions) -> Re
 
 /// Edges of a list; rows of features, if given, set the number of nodes.
 fn read(path: &Path, options: &LoadOptions) -> Result<EdgeList, DatasetError> {
-    let read = |n_nodes| {
+    let read = |n_nodes, ids_from| {
         let LoadOptions { columns, bipartite, times, edge_features: features, .. } = options.clone();
-        let read = EdgeListOptions { n_nodes, columns, bipartite, times, features, ..EdgeListOptions::default() };
+        let read = EdgeListOptions { n_nodes, columns, bipartite, times, features, ids_from, ..Default::default() };
         read_edge_list(path, &read)
     };
-    let Some(features) = options.features.as_deref() else { return Ok(read(None)?) };
-    let first = options.ids_from.unwrap_or(0) as usize;
-    let n_nodes = n_rows(features)? + first;
-    read(Some(n_nodes)).map_err(|error| match read(None) {
-        // A list that reads well by itself has more nodes: the user has to decide which of the two files is wrong.
-        Ok(list) if first == 0 && list.edges.n_rows() == n_nodes + 1 && !names_first(&list.edges) => {
-            DatasetError::invalid(format!(
-                "{error}; {} has a row for each of these, and no edge names node 0: where ids count from 1, give \
-                 --ids-from 1",
-                features.display()
-            ))
+    let reads = |n_nodes, ids_from| read(n_nodes, ids_from).is_ok();
+    let features = options.features.as_deref();
+    let n_nodes = features.map(n_rows).transpose()?;
+    read(n_nodes, options.ids_from).map_err(|error| match (options.ids_from, features.map(Path::display)) {
+        (Some(first), _) if first > 0 && reads(n_nodes, None) => {
+            DatasetError::invalid(format!("{error}; ids count from {first} by --ids-from: leave that out"))
         }
-        Ok(_) => DatasetError::invalid(format!("{error}; {} has a row for each of these", features.display())),
-        Err(_) => error.into(),
+        (None, Some(features)) if reads(n_nodes, Some(1)) => DatasetError::invalid(format!(
+            "{error}; {features} has a row for each of these, and no edge names node 0: where ids count from 1, give \
+             --ids-from 1"
+        )),
+        // A list that reads well by itself has more nodes: the user has to decide which of the two files is wrong.
+        (ids_from, Some(features)) if reads(None, ids_from) => {
+            DatasetError::invalid(format!("{error}; {features} has a row for each of these"))
+        }
+        _ => error.into(),
     })
-}
-
-fn names_first(edges: &Coo) -> bool {
-    edges.rows().contains(&0) || edges.cols().contains(&0)
 }
 
 fn n_rows(features: &Path) -> Result<usize, DatasetError> {
@@ -79,19 +75,36 @@ fn n_rows(features: &Path) -> Result<usize, DatasetError> {
     })
 }
 
-/// Renumbers the nodes of edges from `first` to 0.
-fn from_first(edges: Coo, first: u32) -> Result<Coo, DatasetError> {
-    if first == 0 {
-        return Ok(edges);
+/// Smallest id in the file that `notes` tell of, if all nodes are numbered alike there; 0 for two sides.
+pub(crate) fn first_id(notes: &Notes) -> usize {
+    match (count(notes, "sides"), count(notes, "shifted_ids")) {
+        (None, Some(first)) => first,
+        _ => 0,
     }
-    let shifted = |ids: &[NodeId]| -> Result<Vec<NodeId>, DatasetError> {
-        let less = |&id: &NodeId| id.checked_sub(first);
-        ids.iter().map(less).collect::<Option<_>>().ok_or_else(|| {
-            DatasetError::invalid(format!(
-                "an edge names node 0, and ids count from {first} by --ids-from; leave that out"
-            ))
-        })
+}
+
+/// First number of a note of this kind.
+fn count(notes: &Notes, kind: &str) -> Option<usize> {
+    let made = notes.made_up.iter().find(|made| made.kind == kind)?;
+    made.counts.first().map(|&(_, count)| count as usize)
+}
+
+/// Adds a hint to an error about `n_rows` rows of a file, if the first node, or that of each side, has no edges and is
+/// one too many.
+pub(crate) fn with_hint(error: DatasetError, dataset: &Dataset, n_rows: usize) -> DatasetError {
+    let Dataset { graph, notes, .. } = dataset;
+    let n_left = count(notes, "sides");
+    let firsts: Vec<usize> = [0].into_iter().chain(n_left).collect();
+    let is_free = |&node: &usize| {
+        node < graph.n_rows() && graph.degree(node) == 0 && !graph.indices().contains(&(node as NodeId))
     };
-    let n = edges.n_rows().saturating_sub(first as usize);
-    Ok(Coo::new(n, n, shifted(edges.rows())?, shifted(edges.cols())?, edges.values().map(<[f32]>::to_vec))?)
+    let is_shifted = count(notes, "shifted_ids").is_some();
+    if is_shifted || n_rows + firsts.len() != graph.n_rows() || !firsts.iter().all(is_free) {
+        return error;
+    }
+    let told = match n_left {
+        None => "node 0 has no edges".to_owned(),
+        Some(n_left) => format!("the nodes 0 and {n_left}, the first ones of both sides, have no edges"),
+    };
+    DatasetError::invalid(format!("{error}; {told}: where ids count from 1, give --ids-from 1"))
 }

@@ -6,7 +6,7 @@
 use girih_graph_format::file::{Array, Table, Values};
 use girih_graph_format::{Matrix, NodeId, Notes};
 
-use crate::{DatasetError, Labels, LoadOptions, UNLABELLED};
+use crate::{DatasetError, Labels, LoadOptions, UNLABELLED, edge_list};
 
 /// Largest number of classes; larger values are not classes.
 pub(crate) const MAX_CLASSES: i64 = 1 << 16;
@@ -71,7 +71,7 @@ pub(crate) fn of_declared(
 }
 
 /// Labels of a table in a text file for `n_nodes` nodes. It has a class per line; or a node and its class, under a
-/// header that names both; or several columns of 0 and 1.
+/// header that names both; or several columns of 0 and 1. Nodes have the ids of an edge list that `notes` tell of.
 ///
 /// # Errors
 /// As [`of_array`], and when a table of two columns has no header that names them.
@@ -86,7 +86,7 @@ pub(crate) fn of_table(
     let first_is_node = names.first().is_some_and(|name| name.is_empty() || NODE_COLUMNS.contains(&name.as_str()));
     match rows.n_cols() {
         0 | 1 => of_classes(whole_numbers(rows.data())?, None, options),
-        2 if first_is_node => of_classes(by_node(&rows, n_nodes)?, None, options),
+        2 if first_is_node => of_classes(by_node(&rows, n_nodes, edge_list::first_id(notes))?, None, options),
         2 if names.is_empty() && rows.data().iter().any(|&value| value != 0.0 && value != 1.0) => {
             Err(DatasetError::invalid(
                 "two columns without a header: a node and its class, or two labels a node? write `node,label` as the \
@@ -113,19 +113,21 @@ pub(crate) fn of_matrix(table: Matrix, options: &LoadOptions, notes: &mut Notes)
     }
 }
 
-/// Class of every node from rows of node and class; nodes without a row are unlabelled.
-fn by_node(rows: &Matrix, n_nodes: usize) -> Result<Vec<u32>, DatasetError> {
+/// Class of every node from rows of node and class; nodes without a row are unlabelled. Nodes count from `first` in the
+/// rows.
+fn by_node(rows: &Matrix, n_nodes: usize, first: usize) -> Result<Vec<u32>, DatasetError> {
     let mut classes = vec![UNLABELLED; n_nodes];
     let mut seen = vec![false; n_nodes];
     let found = whole_numbers(&rows.data().iter().skip(1).step_by(2).copied().collect::<Vec<_>>())?;
     for (row, class) in found.into_iter().enumerate() {
         let id = rows.row(row)[0];
-        let node = (id >= 0.0 && id.fract() == 0.0 && (id as usize) < n_nodes).then_some(id as usize);
-        let node = node.ok_or_else(|| {
-            DatasetError::invalid(format!("row {row}: node {id} does not exist; there are {n_nodes}, numbered from 0"))
+        let node = (id >= 0.0 && id.fract() == 0.0).then_some(id as usize).and_then(|id| id.checked_sub(first));
+        let node = node.filter(|&node| node < n_nodes).ok_or_else(|| {
+            let what = format!("node {id} does not exist; there are {n_nodes}, numbered from {first}");
+            DatasetError::invalid(format!("row {row}: {what}"))
         })?;
         if std::mem::replace(&mut seen[node], true) {
-            return Err(DatasetError::invalid(format!("row {row}: node {node} has a label already")));
+            return Err(DatasetError::invalid(format!("row {row}: node {id} has a label already")));
         }
         classes[node] = class;
     }

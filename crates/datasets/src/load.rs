@@ -408,7 +408,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
         dataset.feature_norm = norm;
         let n_rows = dataset.features.as_ref().map_or(0, Features::n_rows);
-        dataset.validate().map_err(|e| with_hint(e, &dataset, n_rows).at(path))?;
+        dataset.validate().map_err(|e| edge_list::with_hint(e, &dataset, n_rows).at(path))?;
     }
     if dataset.names.is_some() && options.names_labels() && !names_array(options) {
         named_labels::attach(&mut dataset, &LabelFiles::of(options), options)?;
@@ -420,7 +420,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         // Labels of typed data are those of the target's nodes.
         let target = dataset.target_ids();
         let labels = read_labels(path, target.len(), options, &mut dataset.notes)?;
-        labels.validate(target.len()).map_err(|e| with_hint(e, &dataset, labels.n_nodes()).at(path))?;
+        labels.validate(target.len()).map_err(|e| edge_list::with_hint(e, &dataset, labels.n_nodes()).at(path))?;
         if dataset.splits.is_empty() {
             let drawn = LoadOptions { labels: None, ..options.clone() };
             let drawn = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);
@@ -436,15 +436,6 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
 fn names_array(options: &LoadOptions) -> bool {
     let is_table = |path: &std::path::PathBuf| matches!(ending(path).as_str(), "csv" | "tsv" | "txt");
     !options.labels.as_ref().is_some_and(is_table) && LabelFiles::of(options).parts.iter().all(Option::is_none)
-}
-
-/// Adds a hint to an error about `n_rows` rows of a file, if the first node has no edges.
-fn with_hint(error: DatasetError, dataset: &Dataset, n_rows: usize) -> DatasetError {
-    let n = dataset.n_nodes();
-    if n_rows + 1 != n || dataset.graph.degree(0) > 0 || dataset.graph.indices().contains(&0) {
-        return error;
-    }
-    DatasetError::invalid(format!("{error}; node 0 has no edges: where ids count from 1, give --ids-from 1"))
 }
 
 /// Reads the features at a path: a store, SciPy's sparse `.npz`, a text table, or an array.

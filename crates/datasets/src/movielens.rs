@@ -57,7 +57,7 @@ fn read(path: &Path, sides: Option<(usize, usize)>, options: &LoadOptions) -> Re
             times: options.times,
             features: options.edge_features.clone(),
             names: NAMES.map(str::to_owned).to_vec(),
-            ids_from: 1,
+            ids_from: Some(1),
             sides,
             ..EdgeListOptions::default()
         };

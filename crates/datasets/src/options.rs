@@ -61,7 +61,7 @@ pub struct LoadOptions {
     pub columns: Option<Columns>,
     /// Whether sources and targets of an edge list have separate ids; `None`: as its header says.
     pub bipartite: Option<bool>,
-    /// Id of the first node in an edge list, 0 or 1; `None`: 0.
+    /// Id of the first node in an edge list, on each side if there are two; `None`: 0, and 1 in KONECT's lists.
     pub ids_from: Option<u32>,
     /// Whether times of edges are read; only edge lists have them.
     pub times: ReadTimes,

@@ -5,6 +5,7 @@ mod common;
 mod components;
 mod compressed;
 mod edge_features;
+mod edge_list_ids;
 mod feature_norm;
 mod features_from;
 mod generate;

@@ -46,7 +46,14 @@ pub(super) fn one_set(
                 edges.sources.len(),
                 &format!("the largest id is {}", u64::from(most) + first_id),
             )?;
-            note_gaps(&edges, n_nodes, least, notes);
+            match count_missing(edges.sources.iter().chain(&edges.targets), n_nodes) {
+                Some(n_missing) => {
+                    let end = n_nodes as u64 + first_id;
+                    notes.warn(format!("{n_missing} of the ids below {end} never occur; each is a node without edges"));
+                }
+                None if least == 1 => notes.warn(format!("ids count from {}; node 0 has no edges", first_id + 1)),
+                None => {}
+            }
             (n_nodes, n_nodes)
         }
     };
@@ -54,38 +61,36 @@ pub(super) fn one_set(
     Coo::new(rows, cols, edges.targets, edges.sources, weights)
 }
 
-/// Warns when most ids never occur, or when ids seem to count from 1. Stops as soon as half of them have occurred.
-fn note_gaps(edges: &Edges, n_nodes: usize, least: NodeId, notes: &mut Notes) {
+/// Number of nodes without an edge, if most have none; `None` as soon as half of them have occurred.
+fn count_missing<'a>(ids: impl Iterator<Item = &'a NodeId>, n_nodes: usize) -> Option<usize> {
     let mut occurs = vec![false; n_nodes];
     let mut n_met = 0;
-    for &id in edges.sources.iter().zip(&edges.targets).flat_map(|(source, target)| [source, target]) {
+    for &id in ids {
         if !std::mem::replace(&mut occurs[id as usize], true) {
             n_met += 1;
             if 2 * n_met >= n_nodes {
-                break;
+                return None;
             }
         }
     }
-    if 2 * n_met < n_nodes {
-        let n_missing = n_nodes - n_met;
-        notes.warn(format!("{n_missing} of the ids below {n_nodes} never occur; each is a node without edges"));
-    } else if least == 1 {
-        notes.warn("ids count from 1; node 0 has no edges");
-    }
+    Some(n_nodes - n_met)
 }
 
-/// Edges between two sets of ids: target `i` becomes node `n + i`, where `n` is the number of sources.
+/// Edges between two sets of ids, which both start at `first_id` in the file: target `first_id + i` becomes node `n + i`,
+/// where `n` is the number of sources.
 ///
 /// # Errors
 /// When the sizes contradict each other or exceed the range of ids.
 pub(super) fn two_sets(
     mut edges: Edges,
     sides: &Sides,
+    first_id: u64,
     notes: &mut Notes,
 ) -> Result<(Coo, (usize, usize)), FormatError> {
     let size = |ids: &[NodeId], side: &str| {
         let most = ids.par_iter().max().map_or(0, |&id| id as usize);
-        check_proportion(most + 1, ids.len(), &format!("the largest id {side} is {most}"))?;
+        let what = format!("the largest id {side} is {}", most as u64 + first_id);
+        check_proportion(most + 1, ids.len(), &what)?;
         Ok::<usize, FormatError>(most + 1)
     };
     let (left, right) = match sides.known {
@@ -102,7 +107,22 @@ pub(super) fn two_sets(
     if n_nodes > MAX_NODES {
         return Err(FormatError::invalid(format!("{n_nodes} nodes exceed the limit of {MAX_NODES}")));
     }
+    let starts_late = |ids: &[NodeId]| ids.par_iter().min() == Some(&1);
+    let start_late = starts_late(&edges.sources) && starts_late(&edges.targets);
     edges.targets.par_iter_mut().for_each(|target| *target += left as NodeId);
+    if sides.known.is_none() {
+        match count_missing(edges.sources.iter().chain(&edges.targets), n_nodes) {
+            Some(n_missing) => notes.warn(format!(
+                "{n_missing} of the {n_nodes} ids up to the largest ones of both sides never occur; each is a node without \
+                 edges"
+            )),
+            None if start_late => notes.warn(format!(
+                "ids count from {} on both sides; the nodes 0 and {left} have no edges",
+                first_id + 1
+            )),
+            None => {}
+        }
+    }
     notes.make_up(
         "sides",
         format!(

@@ -38,8 +38,8 @@ pub struct EdgeListOptions {
     pub features: Vec<String>,
     /// Names of columns that the file does not state, for `features`; empty: those of the header.
     pub names: Vec<String>,
-    /// Smallest id, 0 or 1, on each side of a bipartite list; KONECT's lists always count from 1.
-    pub ids_from: u32,
+    /// Smallest id, on each side of a bipartite list; `None`: 0, and 1 in KONECT's lists, which take nothing else.
+    pub ids_from: Option<u32>,
     /// Numbers of sources and of targets of a bipartite list; `None`: as comments say, or as the ids require.
     pub sides: Option<(usize, usize)>,
 }
@@ -198,7 +198,7 @@ pub(super) struct Layout {
     pub(super) separator: Separator,
     pub(super) lines: LineKind,
     pub(super) sizes: Sizes,
-    /// Smallest id in the file: 0 or 1.
+    /// Smallest id in the file.
     pub(super) first_id: u64,
     /// Whether the third column has no name, so that it may hold times.
     unclear_times: bool,
@@ -305,7 +305,7 @@ impl Layout {
             separator,
             lines,
             sizes: preamble.sizes(options, reading.has_sides)?,
-            first_id: preamble.first_id(options, notes),
+            first_id: preamble.first_id(options, notes)?,
             unclear_times: reading.unclear_times,
             reads_times,
             features,
@@ -375,15 +375,24 @@ impl Preamble<'_> {
     }
 
     /// Smallest id in the file, with a note if it is not 0.
-    fn first_id(&self, options: &EdgeListOptions, notes: &mut Notes) -> u64 {
+    ///
+    /// # Errors
+    /// When the options contradict KONECT's first line.
+    fn first_id(&self, options: &EdgeListOptions, notes: &mut Notes) -> Result<u64, FormatError> {
         let is_konect = self.comments.konect.is_some();
-        if !is_konect && options.ids_from == 0 {
-            return 0;
+        let first = options.ids_from.unwrap_or(u32::from(is_konect));
+        if is_konect && first != 1 {
+            return Err(FormatError::invalid(format!(
+                "line 1 is KONECT's, whose ids count from 1, but --ids-from {first} is given; leave that out, or take \
+                 line 1 out where ids count from {first}"
+            )));
         }
-        let as_others = if is_konect { ", as KONECT's do" } else { "" };
-        let text = format!("ids count from 1{as_others}: node k of the file is node k − 1");
-        notes.make_up("shifted_ids", text, &[]);
-        1
+        if first > 0 {
+            let as_others = if is_konect { ", as KONECT's do" } else { "" };
+            let text = format!("ids count from {first}{as_others}: node k of the file is node k − {first}");
+            notes.make_up("shifted_ids", text, &[("first", u64::from(first))]);
+        }
+        Ok(u64::from(first))
     }
 
     /// Notes a header that disagrees with the options.

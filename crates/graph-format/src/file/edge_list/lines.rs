@@ -100,10 +100,14 @@ impl Ids {
         if field.is_empty() || !field.iter().all(u8::is_ascii_digit) {
             return format!("{id:?} is not a node id; expected an integer from {first}");
         }
-        if limit == MAX_NODES as u64 && integer(field) != Some(0) {
+        if limit == MAX_NODES as u64 {
+            if integer(field).is_some_and(|id| id < first) {
+                return format!("node {id} does not exist; ids count from {first}");
+            }
             return format!(
-                "node id {id} is too large; ids are below {limit}: number the nodes from 0 (a hash or a user's number is \
-                 no id)"
+                "node id {id} is too large; ids are below {}: number the nodes from {first} (a hash or a user's number \
+                 is no id)",
+                limit + first
             );
         }
         format!("node {id} does not exist; there are at most {limit} nodes, numbered from {first}")

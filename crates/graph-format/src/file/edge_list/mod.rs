@@ -103,7 +103,10 @@ pub fn parse_edge_list(text: &[u8], options: &EdgeListOptions) -> Result<EdgeLis
     preamble.check_counts(&edges, &mut notes)?;
     preamble.check_stated(edges.sources.len(), options)?;
     let (edges, sides) = match &layout.sizes {
-        Sizes::Sides(sides) => ids::two_sets(edges, sides, &mut notes).map(|(edges, sides)| (edges, Some(sides)))?,
+        Sizes::Sides(sides) => {
+            let (edges, sides) = ids::two_sets(edges, sides, layout.first_id, &mut notes)?;
+            (edges, Some(sides))
+        }
         Sizes::One(sizes) => (ids::one_set(edges, *sizes, layout.first_id, &mut notes)?, None),
     };
     Ok(EdgeList { edges, directed, sides, times, features, notes })
