@@ -94,6 +94,60 @@ fn links_in_time_train_evaluate_and_embed() {
     assert_eq!(again["test_roc_auc"], result["test_roc_auc"]);
 }
 
+/// Stats, samples and trains on 200 edges in time between 23 users and 17 items, whose ids count from 1 in the file; returns
+/// the result of stats.
+fn described_and_trained(data: &str, flags: &[&str]) -> serde_json::Value {
+    let result = |command: &[&str]| girih(&[command, &["--data", data, "--json"], flags].concat()).ok().result();
+    let in_time = ["--before", "seed", "--fanout", "5,5"];
+    let sample = result(&[&["sample"][..], &in_time].concat());
+    assert_eq!((&sample["seeds"], &sample["batches"]), (&400.into(), &1.into()), "{sample}");
+    let gine = ["train", "--task", "links", "--model", "gine", "--batch", "neighbor", "--edge-features", "all"];
+    let train = result(&[&gine[..], &in_time, &["--epochs", "2", "--features-from", "degree"]].concat());
+    assert!(train["test_roc_auc"].as_f64().unwrap() > 0.0, "{train}");
+    let stats = result(&["stats"]);
+    assert_eq!((&stats["nodes"], &stats["timed_edges"]), (&40.into(), &200.into()), "{stats}");
+    assert_eq!(stats["warnings"], serde_json::json!([]), "{stats}");
+    stats
+}
+
+/// User, item and number of each edge.
+fn ratings() -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..200).map(|i| (1 + i % 23, 1 + (i * 7 + i / 10) % 17, i))
+}
+
+#[test]
+fn a_list_of_jodie_is_described_sampled_and_trained_on() {
+    let work = Workspace::new();
+    let line = |(user, item, i): (usize, usize, usize)| format!("{user},{item},{}.5,{},0.5,-{i}\n", 36 * i, i % 2);
+    let header = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n";
+    fs::write(work.path("wikipedia.csv"), header.to_owned() + &ratings().map(line).collect::<String>()).unwrap();
+    let data = work.arg("wikipedia.csv");
+    let stats = described_and_trained(&data, &["--ids-from", "1"]);
+    assert_eq!((&stats["times"]["first"], &stats["times"]["last"]), (&"0.5".into(), &"7164.5".into()), "{stats}");
+    let from_zero = girih(&["stats", &data, "--json"]).ok().result();
+    assert_eq!(from_zero["nodes"], 42, "{from_zero}");
+    assert!(from_zero["warnings"].to_string().contains("ids count from 1 on both sides"), "{from_zero}");
+}
+
+#[test]
+fn a_folder_of_movielens_is_described_sampled_and_trained_on() {
+    let work = Workspace::new();
+    let line =
+        |(user, item, i): (usize, usize, usize)| format!("{user}\t{item}\t{}\t{}\n", 1 + i % 5, 881_250_949 + 60 * i);
+    fs::create_dir(work.path("ml-100k")).unwrap();
+    fs::write(work.path("ml-100k/u.data"), ratings().map(line).collect::<String>()).unwrap();
+    fs::write(work.path("ml-100k/u.info"), "23 users\n17 items\n200 ratings\n").unwrap();
+    let data = work.arg("ml-100k");
+    let stats = described_and_trained(&data, &[]);
+    assert_eq!(
+        (&stats["times"]["first"], &stats["not_used"]),
+        (&"881250949".into(), &serde_json::json!([])),
+        "{stats}"
+    );
+    let message = girih(&["stats", &data, "--ids-from", "1"]).refused(1);
+    assert!(says(&message, "--ids-from is for edge lists"), "{message}");
+}
+
 #[test]
 fn what_cannot_be_sampled_in_time_is_refused() {
     let work = Workspace::new();
