@@ -4,7 +4,7 @@ use clap::Args;
 use girih_sampling::FanOutRules;
 use girih_trainer::{BatchConfig, BatchKind, DecoderKind, Distance, SaintKind, ScoreBy, TaskKind, TrainConfig};
 
-use super::settings::set;
+use super::choices::set;
 use super::{Batch, DistanceArg, Saint, ScoreByArg, one_of};
 
 /// Settings of mini-batches.

@@ -144,3 +144,10 @@ value_enum! {
         Replicated,
     }
 }
+
+/// Replaces a setting by a given value; `None` leaves it.
+pub(super) fn set<T>(slot: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *slot = value;
+    }
+}

@@ -3,7 +3,7 @@
 use clap::Args;
 use girih_trainer::EdgeConfig;
 
-use super::settings::set;
+use super::choices::set;
 
 /// Columns of an edge list besides ids and times.
 #[derive(Debug, Args)]

@@ -257,13 +257,6 @@ impl TierSettings {
     }
 }
 
-/// Replaces a setting by a given value; `None` leaves it.
-pub(super) fn set<T>(slot: &mut T, given: Option<T>) {
-    if let Some(value) = given {
-        *slot = value;
-    }
-}
-
 impl Settings {
     /// Writes the given values into `config`.
     pub fn override_in(&self, config: &mut TrainConfig) {

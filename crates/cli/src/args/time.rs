@@ -5,8 +5,8 @@ use girih_graph_format::file::ReadTimes;
 use girih_sampling::{Bound, Strategy};
 use girih_trainer::{TimeConfig, TimeSpan};
 
+use super::choices::set;
 use super::one_of;
-use super::settings::set;
 
 /// Edges that a seed sees at its time.
 #[derive(Debug, Args)]

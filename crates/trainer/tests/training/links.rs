@@ -5,7 +5,7 @@ mod batches;
 mod edges;
 mod pairs;
 mod shipped;
-mod timed;
+pub(crate) mod timed;
 
 use std::path::Path;
 use std::time::Duration;

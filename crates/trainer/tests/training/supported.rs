@@ -124,7 +124,8 @@ fn any_session() -> impl Strategy<Value = (TrainConfig, Option<RankOptions>)> {
         let (task, kind, batch, norm, [replace, pools, is_many]) = network;
         let (features_from, codec, is_bf16, of_features, of_topology, (score_by, in_time)) = features;
         let mut config = session(task, kind, batch);
-        let stacks = matches!(kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin);
+        let stacks =
+            matches!(kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin | ModelKind::Gine);
         config.model.norm = if stacks { norm } else { NormKind::None };
         if kind == ModelKind::Sage && pools {
             config.model.aggregator = Aggregator::Pool;
@@ -137,6 +138,8 @@ fn any_session() -> impl Strategy<Value = (TrainConfig, Option<RankOptions>)> {
         config.precision = if is_bf16 { Dtype::Bf16 } else { Dtype::F32 };
         config.codec = parse_codec("int8").unwrap().filter(|_| codec);
         config.features_from = features_from;
+        let in_time = in_time || (kind.reads_edges() && is_many);
+        config.edges.time_encoding = if pools && (kind.reads_edges() || is_bf16) { 2 } else { 0 };
         config.time = TimeConfig { before: in_time.then_some(Bound::Seed), ..TimeConfig::default() };
         config.tiers = CacheConfig { features: of_features, topology: of_topology, ..CacheConfig::default() };
         (config, ranks.map(|(scheme, layout)| on(scheme, layout)))
@@ -266,7 +269,7 @@ fn the_documentation_shows_the_table() {
 }
 
 /// Single changes of a combination, which reach every row of the table by four of them.
-const CHANGES: [fn(&mut Combination); 32] = [
+const CHANGES: [fn(&mut Combination); 35] = [
     |c| c.in_time = true,
     |c| c.task = TaskKind::Links,
     |c| c.task = TaskKind::Triples,
@@ -282,6 +285,9 @@ const CHANGES: [fn(&mut Combination); 32] = [
     |c| c.norm = NormKind::Batch,
     |c| c.score_by = Some(ScoreBy::Layers),
     |c| c.precision = Dtype::Bf16,
+    |c| c.model = ModelKind::Gine,
+    |c| c.has_edge_features = true,
+    |c| c.has_edge_labels = true,
     |c| c.codec = true,
     |c| c.features_from = Some(FeaturesFrom::OneHot),
     |c| c.features_from = Some(FeaturesFrom::Embedding(4)),

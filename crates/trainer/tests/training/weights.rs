@@ -10,6 +10,7 @@ use girih_compute::Cpu;
 use girih_datasets::{Dataset, Features};
 use girih_graph_format::{Coo, Csr, Duplicates};
 use girih_random::Key;
+use girih_sampling::Bound;
 use girih_trainer::{
     Aggregator, Checkpoint, DataShape, DecoderKind, Jump, Library, ModelConfig, ModelKind, NamedWeight, NormKind,
     TrainConfig, WeightFormat, apply, checkpoint_path, export_weights, import_weights, read_weights, recommend,
@@ -18,6 +19,7 @@ use girih_trainer::{
 
 use self::formulas::{Reference, logits};
 use self::onnx::{Dense, OnnxModel};
+use crate::links::timed;
 use crate::recommend::{lightgcn, tastes};
 use crate::triples::{statements, triples};
 use crate::{config, planted, train_into};
@@ -204,6 +206,7 @@ fn every_network_is_exported_to_each_format_or_refused_by_name() {
         let (dataset, config) = match kind {
             ModelKind::LightGcn => (tastes(), lightgcn(1)),
             ModelKind::Embedding => (statements(), triples(DecoderKind::DistMult, 1)),
+            ModelKind::Gine => (timed::dataset(&timed::edges()), timed::in_time(kind, 1, Bound::Seed)),
             _ => (data(kind), settings(kind)),
         };
         let (checkpoint, folder) = (trained(&dataset, &config), tempfile::tempdir().unwrap());

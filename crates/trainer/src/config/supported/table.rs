@@ -132,6 +132,30 @@ pub(super) static TABLE: [Row; 56] = [
         ],
     ),
     Row::new(
+        |c| c.has_edge_features && !c.model.reads_edges(),
+        [
+            "--edge-features or --time-encoding with --model {model}",
+            "it does not read features of edges",
+            "give --model gine",
+        ],
+    ),
+    Row::new(
+        |c| c.model.reads_edges() && !c.in_time,
+        [
+            "--model {model} without --before",
+            "it reads features of edges, which only edges with times have",
+            "give --task links --before seed, or --model gin",
+        ],
+    ),
+    Row::new(
+        |c| (c.has_edge_features || c.has_edge_labels) && !c.in_time,
+        [
+            "--edge-features, --edge-label or --time-encoding without --before",
+            "only edges with times have features and labels",
+            "give --task links --before seed, with a column of times in the data",
+        ],
+    ),
+    Row::new(
         |c| c.in_time && !c.is_links(),
         [
             "--before or --until with --task {task}",
@@ -165,30 +189,6 @@ pub(super) static TABLE: [Row; 56] = [
             "--before or --until with --model {model}",
             "it divides by the degrees of neighbors in the whole graph, which later edges change",
             "give --model sage, gat, gatv2, gin or gine",
-        ],
-    ),
-    Row::new(
-        |c| (c.has_edge_features || c.has_edge_labels) && !c.in_time,
-        [
-            "--edge-features, --edge-label or --time-encoding without --before",
-            "only edges with times have features and labels",
-            "give --task links --before seed, with a column of times in the data",
-        ],
-    ),
-    Row::new(
-        |c| c.has_edge_features && !c.model.reads_edges(),
-        [
-            "--edge-features or --time-encoding with --model {model}",
-            "it does not read features of edges",
-            "give --model gine",
-        ],
-    ),
-    Row::new(
-        |c| c.model.reads_edges() && !c.in_time,
-        [
-            "--model {model} without --before",
-            "it reads features of edges, which only edges with times have",
-            "give --task links --before seed, or --model gin",
         ],
     ),
     Row::new(

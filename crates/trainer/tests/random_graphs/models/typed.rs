@@ -34,6 +34,7 @@ pub(super) fn check(seed: u64, kind: ModelKind) -> Checked {
     let dims = Dims {
         n_nodes: graph.n,
         n_features: 0,
+        edge_width: 0,
         n_classes: 3,
         relations: data.graph.sizes().clone(),
         type_widths: data.features.iter().map(TypeFeatures::width).collect(),

@@ -14,12 +14,12 @@ use super::{links, load, on_batches, train_some};
 use crate::{train, train_into};
 
 /// Edge of a list: source, destination, time.
-pub(super) type Edge = (NodeId, NodeId, i64);
+pub(crate) type Edge = (NodeId, NodeId, i64);
 
 const N_NODES: usize = 60;
 
 /// People who write to the members of their own group, at one time after the other.
-pub(super) fn edges() -> Vec<Edge> {
+pub(crate) fn edges() -> Vec<Edge> {
     let mut stream = Key::new(5, 1).stream(0, 0);
     let edge = |time: i64| {
         let group = stream.below(3);
@@ -30,7 +30,7 @@ pub(super) fn edges() -> Vec<Edge> {
     (0..1500).map(edge).collect()
 }
 
-pub(super) fn dataset(edges: &[Edge]) -> Dataset {
+pub(crate) fn dataset(edges: &[Edge]) -> Dataset {
     let column = |at: fn(&Edge) -> NodeId| edges.iter().map(at).collect::<Vec<_>>();
     let (sources, destinations) = (column(|edge| edge.0), column(|edge| edge.1));
     let times = Times { values: edges.iter().map(|edge| edge.2).collect(), ..Times::default() };
@@ -41,7 +41,7 @@ pub(super) fn dataset(edges: &[Edge]) -> Dataset {
     Dataset { timed: Some(Arc::new(timed)), ..dataset }
 }
 
-pub(super) fn in_time(kind: ModelKind, epochs: u64, before: Bound) -> TrainConfig {
+pub(crate) fn in_time(kind: ModelKind, epochs: u64, before: Bound) -> TrainConfig {
     let config = on_batches(links(kind, epochs));
     let batch = BatchConfig { fanout: vec![5, 5], ..config.batch };
     TrainConfig {
