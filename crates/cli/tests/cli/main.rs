@@ -26,6 +26,7 @@ mod mpi;
 mod ogb;
 mod pages;
 mod ranks;
+mod rated;
 mod recommend;
 mod recorded;
 mod sample;

@@ -77,6 +77,9 @@ impl Miniature {
         let message = |i: usize| format!("{},{},{}\n", i % 20, (i * 7 + 1) % 20, 1_100_000_000 + i);
         let messages = format!("from,to,time\n{}", (0..200).map(message).collect::<String>());
         fs::write(work.path("messages.csv"), messages).unwrap();
+        let rating = |i: usize| format!("{},{},{},{}\n", i % 20, (i * 7 + 1) % 20, i % 5 + 1, 1_100_000_000 + i);
+        let ratings = format!("from,to,rating,time\n{}", (0..200).map(rating).collect::<String>());
+        fs::write(work.path("ratings.csv"), ratings).unwrap();
         girih(&["compress", &path("graph"), "--out", &path("codes")]).ok();
         girih(&["export", "--checkpoint", &path("run"), "--out", &path("weights.safetensors")]).ok();
         girih(&["export", "--checkpoint", &path("run"), "--format", "hf", "--out", &path("hub")]).ok();
@@ -204,7 +207,7 @@ fn source(name: &str) -> &str {
         "mag" | "igbh" => name,
         "umls" | "wn18rr" | "fb15k-237" => "umls",
         _ if name.ends_with(".codes") => "codes/features.codes",
-        "messages.csv" => name,
+        "messages.csv" | "ratings.csv" => name,
         _ if name.ends_with(".csv") => "edges.csv",
         _ => "graph",
     }
