@@ -11,7 +11,7 @@ use super::choices::set;
 pub struct EdgeSettings {
     /// Columns that are features of edges, by name or number from 1; all: those besides ids and times
     ///
-    /// The model gine reads them. A model also sees in which direction an edge is read.
+    /// The models gine, gat and gatv2 read them. A model also sees in which direction an edge is read.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub edge_features: Option<Vec<String>>,
     /// Column whose sign is predicted: whether its value is above zero

@@ -231,7 +231,7 @@ impl ModelKind {
     /// Networks that classify nodes. The remaining ones learn rows alone, or read features of edges, which only links in
     /// time have.
     pub fn classifiers() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|kind| kind.reads_features() && !kind.reads_edges())
+        Self::ALL.into_iter().filter(|kind| kind.reads_features() && !kind.needs_edge_features())
     }
 
     /// Whether the network reads features of nodes. The others learn a row for each node instead.
@@ -264,9 +264,15 @@ impl ModelKind {
         matches!(self, Self::Rgcn | Self::Hsage | Self::Rgat | Self::Hgt)
     }
 
+    /// Whether the network reads features of edges where there are any.
+    #[must_use]
+    pub fn reads_edge_features(self) -> bool {
+        matches!(self, Self::Gat | Self::Gatv2 | Self::Gine)
+    }
+
     /// Whether the network makes a message of each edge, of its features.
     #[must_use]
-    pub fn reads_edges(self) -> bool {
+    pub fn needs_edge_features(self) -> bool {
         self == Self::Gine
     }
 

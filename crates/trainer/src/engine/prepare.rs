@@ -43,7 +43,9 @@ impl<'m, B: Backend> ModelSource<'m, B> {
         data: &Outline,
     ) -> Result<Self, TrainError> {
         let mut dims = Dims::of_outline(data);
-        dims.edge_width = config.edges.width(data.edge_features.unwrap_or(0));
+        if config.edges.has_features() || config.model.kind.needs_edge_features() {
+            dims.edge_width = config.edges.width(data.edge_features.unwrap_or(0));
+        }
         match config.task {
             TaskKind::Nodes => {}
             TaskKind::Links => dims.n_classes = config.links.width,

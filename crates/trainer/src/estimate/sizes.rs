@@ -229,7 +229,7 @@ impl DataSizes {
         let dims = Dims {
             n_nodes,
             n_features,
-            edge_width: config.edges.width(0),
+            edge_width: 0,
             n_classes,
             relations: self.relations.clone(),
             type_widths: self.type_features.iter().map(|features| features.width).collect(),

@@ -25,9 +25,14 @@ pub struct AttentionSizes {
     pub width: usize,
     /// If true, heads are averaged, otherwise concatenated.
     pub averaged: bool,
+    /// Number of columns of the features of edges that scores read; 0 for none.
+    pub edge_width: usize,
 }
 
 /// Attention over neighbors: `activation(Σ_j α_ij z_j + b)`, with heads concatenated or averaged.
+///
+/// With features `e_ij` of edges, a linear function of them is added to `aˢ·z_j` or, in the score alone, to `z_j`, as in
+/// PyG's `edge_dim`.
 ///
 /// Columns of heads are interleaved: column `k · heads + h` is column `k` of head `h`.
 pub struct GraphAttention {
@@ -35,6 +40,8 @@ pub struct GraphAttention {
     source: Linear,
     scores: Scores,
     bias: ParamId,
+    /// Weight of the features of edges, if scores read them.
+    edge: Option<Linear>,
 }
 
 enum Scores {
@@ -53,7 +60,7 @@ impl GraphAttention {
         kind: AttentionKind,
         sizes: AttentionSizes,
     ) -> Result<Self, ComputeError> {
-        let AttentionSizes { inputs, heads, width, averaged } = sizes;
+        let AttentionSizes { inputs, heads, width, averaged, edge_width } = sizes;
         let all = heads * width;
         let row = Shape::new(1, all);
         let source = Linear::part(init, layer, "weight_source", (inputs, all), 1)?;
@@ -69,7 +76,9 @@ impl GraphAttention {
             },
         };
         let bias = init.zeros(layer, "bias", Shape::new(1, if averaged { width } else { all }))?;
-        Ok(Self { sizes, source, scores, bias })
+        let score_width = if kind == AttentionKind::Additive { heads } else { all };
+        let edge = (edge_width > 0).then(|| Linear::part(init, layer, "weight_edge", (edge_width, score_width), 1));
+        Ok(Self { sizes, source, scores, bias, edge: edge.transpose()? })
     }
 
     /// Applies the layer to `rows`. The dropouts mask the rows and the attention weights.
@@ -105,6 +114,10 @@ impl GraphAttention {
                 AttentionOperands { destination, source: neighbors, vector, values: neighbors }
             }
         };
+        let (pattern, operands) = match &self.edge {
+            Some(edge) => of_edges(tape, graph, edge, operands)?,
+            None => (pattern, operands),
+        };
         let attended = tape.attention(pattern, operands, AttentionOptions { heads, slope, dropout: share_dropout })?;
         let bias = Some(tape.param(self.bias));
         if self.sizes.averaged && heads > 1 {
@@ -120,4 +133,22 @@ impl GraphAttention {
         let share = |c: usize, k: usize| if c / heads == k { 1.0 / heads as f32 } else { 0.0 };
         tape.made(Shape::new(heads * width, width), share)
     }
+}
+
+/// Operands of attention over edges, one by one: each has the score and the value of its source, and a score of its own.
+fn of_edges<'a, B: Backend>(
+    tape: &mut Tape<'a, B>,
+    graph: &'a Graph<B>,
+    edge: &Linear,
+    operands: AttentionOperands,
+) -> Result<(&'a B::Sparse, AttentionOperands), ComputeError> {
+    let edges = graph.edges().ok_or_else(|| {
+        ComputeError::argument("attention", "scores read features of edges, which this graph does not have")
+    })?;
+    let of_sources = tape.gather_rows(operands.source, &edges.sources, edges.n_edges)?;
+    let values = tape.gather_rows(operands.values, &edges.sources, edges.n_edges)?;
+    let features = tape.constant(&edges.features);
+    let options = LinearOptions { add: Some(of_sources), ..LinearOptions::default() };
+    let source = edge.forward(tape, &Rows::Dense(features), options)?;
+    Ok((&edges.sums, AttentionOperands { source, values, ..operands }))
 }

@@ -13,7 +13,7 @@ pub struct Dims {
     pub n_nodes: usize,
     /// Width of the features.
     pub n_features: usize,
-    /// Width of the features of edges, for models that read them.
+    /// Width of the features of edges, for models that read them; 0 without any.
     pub edge_width: usize,
     /// Width of the logits.
     pub n_classes: usize,
@@ -38,7 +38,7 @@ impl Dims {
         Self {
             n_nodes: outline.n_nodes,
             n_features: outline.n_features,
-            edge_width: outline.edge_features.map_or(0, |n_columns| n_columns + 1),
+            edge_width: 0,
             n_classes: outline.n_classes,
             relations: outline.relations.clone(),
             type_widths: outline.type_widths.clone(),

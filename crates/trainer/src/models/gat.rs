@@ -26,6 +26,7 @@ pub struct GatLayer<const DYNAMIC: bool> {
 impl<const DYNAMIC: bool> Convolution for GatLayer<DYNAMIC> {
     const ACTIVATION: Activation = Activation::Elu;
     const ADJACENCY: Adjacency = Adjacency::new(true, Norm::None);
+    const READS_EDGES: bool = true;
 
     fn hidden_width(config: &ModelConfig) -> usize {
         config.hidden * config.heads
@@ -34,7 +35,13 @@ impl<const DYNAMIC: bool> Convolution for GatLayer<DYNAMIC> {
     fn new<B: Backend>(init: &mut ParamInit<'_, B>, config: &ModelConfig, place: Place) -> Result<Self, ComputeError> {
         let (heads, width) =
             if place.is_output { (config.out_heads, place.outputs) } else { (config.heads, config.hidden) };
-        let sizes = AttentionSizes { inputs: place.inputs, heads, width, averaged: place.is_output };
+        let sizes = AttentionSizes {
+            inputs: place.inputs,
+            heads,
+            width,
+            averaged: place.is_output,
+            edge_width: place.edge_width,
+        };
         let kind = if DYNAMIC { AttentionKind::Dynamic } else { AttentionKind::Additive };
         Ok(Self {
             attention: GraphAttention::new(init, place.layer, kind, sizes)?,

@@ -73,7 +73,7 @@ pub struct InputSpec {
     /// Relations of a typed graph that the model reads. Data without types then has one relation, and the model learns
     /// rows where data has no features.
     pub relations: Option<RelationSpec>,
-    /// Whether the model makes a message of each edge, of its features ([`BlockGraph::edges`](crate::BlockGraph)).
+    /// Whether the model reads features of edges ([`BlockGraph::edges`](crate::BlockGraph)).
     pub edges: bool,
 }
 

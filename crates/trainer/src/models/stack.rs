@@ -27,7 +27,7 @@ pub struct Place {
     pub outputs: usize,
     /// Whether the result is the logits.
     pub is_output: bool,
-    /// Number of columns of the features of edges.
+    /// Number of columns of the features of edges; 0 without any.
     pub edge_width: usize,
 }
 
@@ -42,7 +42,7 @@ pub trait Convolution: Send + Sized {
     /// Whether the first operand may be features that are aggregated before training.
     const AGGREGATES_FIRST: bool = false;
 
-    /// Whether the layer makes a message of each edge, of its features.
+    /// Whether the layer reads features of edges where there are any.
     const READS_EDGES: bool = false;
 
     /// Width of a hidden layer.
@@ -77,6 +77,7 @@ pub struct Stack<C> {
     entry: Option<Linear>,
     layers: Vec<(C, Option<Normalization>)>,
     readout: Readout,
+    edge_width: usize,
 }
 
 /// Readout of the logits from hidden layers.
@@ -125,7 +126,7 @@ impl<C: Convolution> Stack<C> {
                 Readout::Linear(norm, Linear::new(init, n, width, dims.n_classes)?)
             }
         };
-        Ok(Self { config: config.clone(), entry, layers, readout })
+        Ok(Self { config: config.clone(), entry, layers, readout, edge_width: dims.edge_width })
     }
 
     /// Outputs of all layers. If the last layer is the output, its result is the logits.
@@ -273,7 +274,7 @@ impl<B: Backend, C: Convolution> Model<B> for Stack<C> {
             raw_features: !aggregates_first,
             propagation: if aggregates_first { Propagation::of(&self.config) } else { Propagation::Never },
             relations: None,
-            edges: C::READS_EDGES,
+            edges: C::READS_EDGES && self.edge_width > 0,
         }
     }
 

@@ -16,9 +16,9 @@ use girih_random::Key;
 use girih_sampling::{Block, Columns, DrawKey, MiniBatch, NeighborOptions, NeighborSampler, Sampler};
 use girih_trainer::models::{BuildModel, Dims};
 use girih_trainer::{
-    Aggregator, AttentionOperands, AttentionOptions, BlockEdges, BlockGraph, FeatureInput, Gradients, Graph, InputSpec,
-    Inputs, Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods, NormKind,
-    Pairs, ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
+    Adjacency, Aggregator, AttentionOperands, AttentionOptions, BlockEdges, BlockGraph, FeatureInput, Gradients, Graph,
+    InputSpec, Inputs, Jump, LayerGraphs, LinearOptions, Loss, Mode, Model, ModelConfig, ModelKind, Neighborhoods,
+    NormKind, Pairs, ParamId, ParamInit, Params, Pool, Propagation, SpmmOptions, Tape, Targets, Var,
 };
 
 const NODES: usize = 7;
@@ -450,7 +450,7 @@ fn dims() -> Dims {
     Dims {
         n_nodes: NODES,
         n_features: FEATURES,
-        edge_width: EDGE_WIDTH,
+        edge_width: 0,
         n_classes: CLASSES,
         relations: RelationSizes::of_plain(NODES, 0),
         type_widths: Vec::new(),

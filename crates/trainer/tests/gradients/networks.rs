@@ -90,14 +90,16 @@ fn batches() {
     }
 }
 
-/// Messages of edges with features, on batches alone.
+/// Features of edges in messages and in attention, on batches alone.
 #[test]
-fn messages_of_edges() {
-    for (hidden, dropout, sparse) in [(2, 0.0, true), (6, 0.3, false)] {
-        for (residual, norm) in [(false, NormKind::None), (false, NormKind::Layer), (true, NormKind::None)] {
-            let kind = ModelKind::Gine;
-            let config = ModelConfig { kind, layers: 2, hidden, dropout, residual, norm, ..ModelConfig::default() };
-            check_batch(&config, sparse, false);
+fn features_of_edges() {
+    for kind in [ModelKind::Gine, ModelKind::Gat, ModelKind::Gatv2] {
+        for (hidden, dropout, sparse) in [(2, 0.0, true), (6, 0.3, false)] {
+            for (residual, norm) in [(false, NormKind::None), (false, NormKind::Layer), (true, NormKind::None)] {
+                let config = ModelConfig { kind, layers: 2, hidden, heads: 2, out_heads: 2, ..ModelConfig::default() };
+                let config = ModelConfig { dropout, residual, norm, ..config };
+                check_batch_of(&config, Dims { edge_width: EDGE_WIDTH, ..dims() }, sparse, false);
+            }
         }
     }
 }
@@ -107,7 +109,7 @@ fn messages_of_edges() {
 fn a_layer_with_messages_of_edges_is_its_formula() {
     let config = ModelConfig { kind: ModelKind::Gine, layers: 1, hidden: 5, ..ModelConfig::default() };
     let mut init = ParamInit::new(&Reference, 3, 0);
-    let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = config.build(Dims { edge_width: EDGE_WIDTH, ..dims() }, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let (inputs, nodes) = batch_of_nodes(&model.input_spec(), 1, false, false);
@@ -141,6 +143,62 @@ fn a_layer_with_messages_of_edges_is_its_formula() {
         let expected = linear(&relu(linear(&sum, "inner")), "outer");
         for (found, expected) in found.row(v).iter().zip(expected) {
             assert!((found - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{v}: {found} {expected}");
+        }
+    }
+}
+
+/// Attention with features of edges against PyG's formula, edge by edge.
+#[test]
+fn attention_with_features_of_edges_is_its_formula() {
+    for kind in [ModelKind::Gat, ModelKind::Gatv2] {
+        let config = ModelConfig { kind, layers: 1, out_heads: 1, slope: 0.2, ..ModelConfig::default() };
+        let mut init = ParamInit::new(&Reference, 3, 0);
+        let dims = Dims { edge_width: EDGE_WIDTH, ..dims() };
+        let model: Box<dyn Model<Reference>> = config.build(dims, &mut init).unwrap();
+        let params = init.finish();
+        let (inputs, nodes) = batch_of_nodes(&model.input_spec(), 1, false, false);
+        let mut pool = Pool::default();
+        let mut tape = Tape::new(&Reference, &params, &mut pool, Mode::Evaluate);
+        let logits = model.forward(&mut tape, &inputs).unwrap();
+        let found = Reference.download(tape.value(logits)).unwrap();
+
+        let named = |name: &str| {
+            let (id, _) = params.iter().find(|(_, param)| param.name == format!("layer0.{name}")).unwrap();
+            Reference.download(params.value(id)).unwrap()
+        };
+        let product = |x: &[f32], name: &str| -> Vec<f32> {
+            let weight = named(name);
+            (0..weight.n_cols()).map(|j| x.iter().enumerate().map(|(i, x)| x * weight.row(i)[j]).sum()).collect()
+        };
+        let dot = |x: &[f32], y: &[f32]| -> f32 { x.iter().zip(y).map(|(x, y)| x * y).sum() };
+        let leaky = |x: f32| if x < 0.0 { 0.2 * x } else { x };
+        let (all, (_, batch)) = (random(NODES, FEATURES, 4), sampled(&model.input_spec(), 1, false));
+        let block = &batch.blocks[0];
+        let x = |column: usize| all.row(nodes[column] as usize);
+        let values: Vec<Vec<f32>> = (0..nodes.len()).map(|column| product(x(column), "weight_source")).collect();
+        let of_edges = random(block.n_edges() + block.n_destinations, EDGE_WIDTH, 9);
+        let mut edge = 0;
+        for v in 0..block.n_destinations {
+            let columns: Vec<usize> = block.row(v).iter().map(|&column| column as usize).chain([v]).collect();
+            let score = |(i, &column): (usize, &usize)| {
+                let of_edge = product(of_edges.row(edge + i), "weight_edge");
+                if kind == ModelKind::Gat {
+                    let of_ends = dot(&values[v], named("attention_destination").row(0))
+                        + dot(&values[column], named("attention_source").row(0));
+                    return leaky(of_ends + of_edge[0]).exp();
+                }
+                let own = product(x(v), "weight_destination");
+                let sum = (0..CLASSES).map(|k| leaky(own[k] + values[column][k] + of_edge[k])).collect::<Vec<f32>>();
+                dot(&sum, named("attention").row(0)).exp()
+            };
+            let scores: Vec<f32> = columns.iter().enumerate().map(score).collect();
+            let total: f32 = scores.iter().sum();
+            for k in 0..CLASSES {
+                let expected: f32 = scores.iter().zip(&columns).map(|(s, &column)| s / total * values[column][k]).sum();
+                let found = found.row(v)[k];
+                assert!((found - expected).abs() < 1e-4 * (1.0 + expected.abs()), "{kind:?} {v}: {found} {expected}");
+            }
+            edge += columns.len();
         }
     }
 }
@@ -215,8 +273,12 @@ fn check_learned(config: &ModelConfig) {
 
 /// Checks a model on a batch of three seeds.
 fn check_batch(config: &ModelConfig, sparse: bool, in_place: bool) {
+    check_batch_of(config, dims(), sparse, in_place);
+}
+
+fn check_batch_of(config: &ModelConfig, dims: Dims, sparse: bool, in_place: bool) {
     let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = config.build(dims(), &mut init).unwrap();
+    let model: Box<dyn Model<Reference>> = config.build(dims, &mut init).unwrap();
     let mut params = init.finish();
     move_off_zero(&mut params);
     let inputs: &'static _ = Box::leak(Box::new(batch(&model.input_spec(), config.layers, sparse, in_place)));
@@ -265,7 +327,7 @@ fn batch_of_nodes(
             matrix: Reference.upload_sparse(&operand).unwrap(),
             n_destinations: block.n_destinations,
             in_place: in_place.then(|| Reference.upload_ids(block.destinations()).unwrap()),
-            edges: input_spec.edges.then(|| edges_of(block)),
+            edges: input_spec.edges.then(|| edges_of(block, input_spec.graph.unwrap())),
         })
     };
     let graphs = LayerGraphs::Blocks(batch.blocks.iter().map(block).collect());
@@ -279,16 +341,22 @@ fn batch_of_nodes(
     (Inputs { graphs, ..of_batch.unwrap() }, batch.inputs().to_vec())
 }
 
-/// Edges of a block, with random features.
-fn edges_of(block: &Block) -> BlockEdges<Reference> {
-    let n_edges = block.n_edges();
+/// Edges of a block, with random features; as many loops follow the edges of a row as the model adds.
+fn edges_of(block: &Block, adjacency: Adjacency) -> BlockEdges<Reference> {
+    let (mut indptr, mut sources) = (vec![0], Vec::new());
+    for v in 0..block.n_destinations {
+        sources.extend(block.row(v));
+        sources.extend(adjacency.self_loops.then_some(v as u32));
+        indptr.push(sources.len() as u64);
+    }
+    let n_edges = sources.len();
     let columns: Vec<u32> = (0..n_edges as u32).collect();
     let weights: Vec<f32> = (0..n_edges).map(|edge| 1.0 + edge as f32 / 8.0).collect();
-    let sums = Csr::new(block.n_destinations, n_edges, block.indptr.clone(), columns, Some(weights.into())).unwrap();
+    let sums = Csr::new(block.n_destinations, n_edges, indptr, columns, Some(weights.into())).unwrap();
     let operand = SparseOperand { csr: &sums, scales: sums.scales(Norm::None), symmetric: false, names: None };
     BlockEdges {
         n_edges,
-        sources: Reference.upload_ids(&block.indices).unwrap(),
+        sources: Reference.upload_ids(&sources).unwrap(),
         features: Reference.upload(&random(n_edges, EDGE_WIDTH, 9), Dtype::F32).unwrap(),
         sums: Reference.upload_sparse(&operand).unwrap(),
     }

@@ -29,7 +29,7 @@ fn logits_are_those_of_the_published_formula() {
     let (mut n_logits, mut n_narrow, mut n_refused) = (0, 0, 0);
     for_each_seed("models", 60, |seed| {
         // The network of edges has a law of its own.
-        for kind in ModelKind::ALL.into_iter().filter(|kind| !kind.reads_edges()) {
+        for kind in ModelKind::ALL.into_iter().filter(|kind| !kind.needs_edge_features()) {
             // The networks of node types have laws of their own.
             let is_of_types = kind.reads_relations() && kind != ModelKind::Rgcn;
             match if is_of_types { typed::check(seed, kind) } else { check(seed, kind) } {

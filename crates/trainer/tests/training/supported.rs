@@ -138,8 +138,8 @@ fn any_session() -> impl Strategy<Value = (TrainConfig, Option<RankOptions>)> {
         config.precision = if is_bf16 { Dtype::Bf16 } else { Dtype::F32 };
         config.codec = parse_codec("int8").unwrap().filter(|_| codec);
         config.features_from = features_from;
-        let in_time = in_time || (kind.reads_edges() && is_many);
-        config.edges.time_encoding = if pools && (kind.reads_edges() || is_bf16) { 2 } else { 0 };
+        let in_time = in_time || (kind.needs_edge_features() && is_many);
+        config.edges.time_encoding = if pools && (kind.needs_edge_features() || is_bf16) { 2 } else { 0 };
         config.time = TimeConfig { before: in_time.then_some(Bound::Seed), ..TimeConfig::default() };
         config.tiers = CacheConfig { features: of_features, topology: of_topology, ..CacheConfig::default() };
         (config, ranks.map(|(scheme, layout)| on(scheme, layout)))

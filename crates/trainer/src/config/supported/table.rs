@@ -132,15 +132,15 @@ pub(super) static TABLE: [Row; 56] = [
         ],
     ),
     Row::new(
-        |c| c.has_edge_features && !c.model.reads_edges(),
+        |c| c.has_edge_features && !c.model.reads_edge_features(),
         [
             "--edge-features or --time-encoding with --model {model}",
             "it does not read features of edges",
-            "give --model gine",
+            "give --model gine, gat or gatv2",
         ],
     ),
     Row::new(
-        |c| c.model.reads_edges() && !c.in_time,
+        |c| c.model.needs_edge_features() && !c.in_time,
         [
             "--model {model} without --before",
             "it reads features of edges, which only edges with times have",

@@ -14,6 +14,8 @@ use crate::minibatch::host_batch::HostEdges;
 /// its age.
 pub(super) struct EdgeRows {
     given: Option<Arc<EdgeFeatures>>,
+    /// Whether every node has an edge to itself, with the mean features of its others.
+    has_loops: bool,
     /// Number of columns that are features; a further one may have labels.
     n_given: usize,
     /// Frequencies of the encoding.
@@ -22,14 +24,18 @@ pub(super) struct EdgeRows {
 
 impl EdgeRows {
     /// Features of a data set's edges.
-    pub(super) fn new(config: &EdgeConfig, given: Option<Arc<EdgeFeatures>>) -> Self {
+    pub(super) fn new(config: &EdgeConfig, given: Option<Arc<EdgeFeatures>>, has_loops: bool) -> Self {
         let n_given = config.n_given(given.as_ref().map_or(0, |given| given.width()));
         let n = config.time_encoding;
         let frequencies = (0..n).map(|i| 10_f64.powf(-10.0 * i as f64 / n as f64)).collect();
-        Self { given, n_given, frequencies }
+        Self { given, has_loops, n_given, frequencies }
     }
 
-    /// Edges of a block of a batch. `weight` scales the messages into each destination.
+    fn width(&self) -> usize {
+        self.n_given + 1 + self.frequencies.len()
+    }
+
+    /// Edges of a block of a batch. `weights` scale the messages into a destination, and its message to itself.
     ///
     /// # Errors
     /// When the block has more edges than a matrix has rows.
@@ -38,31 +44,52 @@ impl EdgeRows {
         rows: &TimedRows,
         block: &Block,
         sampled: &TimedBatch,
-        weight: impl Fn(usize) -> f32,
+        weights: impl Fn(usize) -> [f32; 2],
     ) -> Result<HostEdges, FormatError> {
-        let n_edges = block.n_edges();
-        let width = self.n_given + 1 + self.frequencies.len();
-        let mut features = Vec::with_capacity(n_edges * width);
-        let mut weights = Vec::with_capacity(n_edges);
-        let per_unit = rows.tick().per_unit() as f64;
+        let n_edges = block.n_edges() + if self.has_loops { block.n_destinations } else { 0 };
+        let mut features = Vec::with_capacity(n_edges * self.width());
+        let (mut sources, mut of_edges) = (Vec::with_capacity(n_edges), Vec::with_capacity(n_edges));
+        let mut indptr = vec![0_u64];
         for v in 0..block.n_destinations {
-            let bound = sampled.bounds[v];
+            let first = features.len();
             for &at in &block.edge_ids[block.indptr[v] as usize..block.indptr[v + 1] as usize] {
-                let entry = rows.entry(at as usize);
-                let given = self.given.iter().flat_map(|given| &given.row(entry.edge as usize)[..self.n_given]);
-                features.extend(given);
-                features.push(f32::from(u8::from(entry.is_reversed)));
-                let age = (bound as f64 - entry.time as f64) / per_unit;
-                features.extend(self.frequencies.iter().map(|frequency| (age * frequency).cos() as f32));
-                weights.push(weight(v));
+                self.push(rows, (at as usize, sampled.bounds[v]), &mut features);
             }
+            sources.extend(block.row(v));
+            let [weight, own_weight] = weights(v);
+            of_edges.resize(sources.len(), weight);
+            if self.has_loops {
+                push_mean(&mut features, first, self.width());
+                sources.push(v as NodeId);
+                of_edges.push(own_weight);
+            }
+            indptr.push(sources.len() as u64);
         }
         let columns: Vec<NodeId> = (0..n_edges as NodeId).collect();
         Ok(HostEdges {
-            sources: block.indices.clone(),
-            features: Matrix::new(n_edges, width, features)?,
-            sums: Csr::new(block.n_destinations, n_edges, block.indptr.clone(), columns, Some(weights.into()))?,
+            sources,
+            features: Matrix::new(n_edges, self.width(), features)?,
+            sums: Csr::new(block.n_destinations, n_edges, indptr, columns, Some(of_edges.into()))?,
         })
+    }
+
+    /// Appends the features of an entry, as a node with this bound sees it.
+    fn push(&self, rows: &TimedRows, (at, bound): (usize, i64), features: &mut Vec<f32>) {
+        let entry = rows.entry(at);
+        features.extend(self.given.iter().flat_map(|given| &given.row(entry.edge as usize)[..self.n_given]));
+        features.push(f32::from(u8::from(entry.is_reversed)));
+        let age = (bound as f64 - entry.time as f64) / rows.tick().per_unit() as f64;
+        features.extend(self.frequencies.iter().map(|frequency| (age * frequency).cos() as f32));
+    }
+}
+
+/// Appends the mean of the rows from `first` on; zeros if there are none.
+fn push_mean(features: &mut Vec<f32>, first: usize, width: usize) {
+    let (end, n_rows) = (features.len(), (features.len() - first) / width);
+    features.resize(end + width, 0.0);
+    let (rows, mean) = features.split_at_mut(end);
+    for row in rows[first..].chunks_exact(width) {
+        mean.iter_mut().zip(row).for_each(|(mean, value)| *mean += value / n_rows as f32);
     }
 }
 

@@ -100,7 +100,8 @@ impl TimedLinks {
             let parts = [("training", &train), ("validation", &val), ("test", &test)];
             parts.iter().try_for_each(|(part, range)| check_labels(name, part, &edges[(*range).clone()], labels))?;
         }
-        let edge_rows = reads_edges.then(|| EdgeRows::new(&config.edges, dataset.edge_features.take()));
+        let edge_rows =
+            reads_edges.then(|| EdgeRows::new(&config.edges, dataset.edge_features.take(), adjacency.self_loops));
         let options = TimedOptions { rule, replace: config.batch.replace, expand: Expand::Once, edge_ids: reads_edges };
         Ok(Self {
             rows,
@@ -242,8 +243,8 @@ impl TimedLinks {
     fn of_seeds(&self, seeds: &[TimedSeed], pairs: &PairList, key: DrawKey) -> Result<HostBatch, TrainError> {
         let sampled = self.sampler.sample(&self.rows, seeds, key)?;
         let block = |block: &Block| -> Result<HostBlock, FormatError> {
-            let weight = |v| self.weight_of(block, &sampled, v);
-            let edges = self.edge_rows.as_ref().map(|edges| edges.of_block(&self.rows, block, &sampled, weight));
+            let weights = |v| self.weights_of(block, &sampled, v);
+            let edges = self.edge_rows.as_ref().map(|edges| edges.of_block(&self.rows, block, &sampled, weights));
             Ok(HostBlock { rows: self.rows_of(block, &sampled)?, in_place: None, edges: edges.transpose()? })
         };
         let blocks = sampled.blocks.blocks.iter().map(block).collect::<Result<Vec<_>, _>>()?;
@@ -259,14 +260,14 @@ impl TimedLinks {
         })
     }
 
-    /// Weight of each edge that is drawn into a destination.
-    fn weight_of(&self, block: &Block, sampled: &TimedBatch, v: usize) -> f32 {
+    /// Weight of each edge that is drawn into a destination, and of its edge to itself.
+    fn weights_of(&self, block: &Block, sampled: &TimedBatch, v: usize) -> [f32; 2] {
         let n_drawn = block.row(v).len();
         match self.adjacency.norm {
-            Norm::Row => 1.0 / (n_drawn + usize::from(self.adjacency.self_loops)) as f32,
+            Norm::Row => [1.0 / (n_drawn + usize::from(self.adjacency.self_loops)) as f32; 2],
             Norm::None | Norm::Symmetric => {
                 let seen = self.rows.within(block.nodes[v] as usize, &self.rule.window_of(sampled.bounds[v]));
-                seen.len() as f32 / n_drawn as f32
+                [seen.len() as f32 / n_drawn.max(1) as f32, 1.0]
             }
         }
     }
@@ -279,8 +280,7 @@ impl TimedLinks {
         for v in 0..block.n_destinations {
             let drawn = block.row(v);
             let own = self.adjacency.self_loops.then_some(v as NodeId);
-            let weight = self.weight_of(block, sampled, v);
-            let own_weight = if self.adjacency.norm == Norm::Row { weight } else { 1.0 };
+            let [weight, own_weight] = self.weights_of(block, sampled, v);
             row.clear();
             row.extend(drawn.iter().map(|&column| (column, weight)));
             row.extend(own.map(|own| (own, own_weight)));

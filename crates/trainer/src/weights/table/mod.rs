@@ -103,6 +103,10 @@ fn refusal(config: &TrainConfig, library: Library) -> Option<String> {
             &format!("{name}, which ranks items instead of computing logits, has"),
             "use --format pyg, dgl or npz",
         ),
+        () if config.edges.has_features() => no_counterpart(
+            &format!("{name} with features of edges has"),
+            "train without --edge-features and --time-encoding",
+        ),
         () if model.kind.properties().exports.is_none() => {
             let others = ModelKind::ALL.iter().filter(|kind| kind.properties().exports.is_some());
             let others = joined(others.map(|kind| kind.name()), "or");

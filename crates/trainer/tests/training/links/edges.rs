@@ -28,9 +28,11 @@ fn by_receiver() -> Dataset {
     rated(&edges(), |_, edge| if edge.1 % 3 == 0 { 0.7 } else { -0.4 })
 }
 
-fn signs(epochs: u64, before: Bound) -> TrainConfig {
+const KINDS: [ModelKind; 3] = [ModelKind::Gine, ModelKind::Gat, ModelKind::Gatv2];
+
+fn signs(kind: ModelKind, epochs: u64, before: Bound) -> TrainConfig {
     let features = vec!["rating".to_owned()];
-    let base = in_time(ModelKind::Gine, epochs, before);
+    let base = in_time(kind, epochs, before);
     let mut config = TrainConfig {
         edges: EdgeConfig { features, label: Some("rating".to_owned()), time_encoding: 2 },
         features_from: Some(FeaturesFrom::Degree),
@@ -47,9 +49,17 @@ fn test_auc(dataset: Dataset, config: &TrainConfig) -> f64 {
 
 #[test]
 fn ratings_of_earlier_edges_tell_the_sign_of_the_next() {
-    for before in [Bound::Seed, Bound::Path, Bound::Batch] {
-        let auc = test_auc(by_receiver(), &signs(40, before));
+    for before in [Bound::Path, Bound::Batch] {
+        let auc = test_auc(by_receiver(), &signs(ModelKind::Gine, 40, before));
         assert!(auc > 0.75, "{before}: {auc}");
+    }
+    for kind in [ModelKind::Gat, ModelKind::Gatv2] {
+        let auc = test_auc(by_receiver(), &signs(kind, 10, Bound::Batch));
+        let mut blind = signs(kind, 10, Bound::Batch);
+        blind.edges.features.clear();
+        blind.edges.time_encoding = 0;
+        let without = test_auc(by_receiver(), &blind);
+        assert!(auc > 0.55 && auc != without, "{kind:?}: {auc} {without}");
     }
 }
 
@@ -58,9 +68,9 @@ fn ratings_of_earlier_edges_tell_the_sign_of_the_next() {
 fn an_edge_does_not_see_its_own_rating() {
     let stream = std::cell::RefCell::new(Key::new(8, 2).stream(0, 0));
     let random: Vec<f32> = (0..edges().len()).map(|_| stream.borrow_mut().below(2) as f32 - 0.5).collect();
-    for before in [Bound::Seed, Bound::Path, Bound::Batch] {
-        let auc = test_auc(rated(&edges(), |at, _| random[at]), &signs(8, before));
-        assert!((0.38..0.62).contains(&auc), "{before}: {auc}");
+    for (kind, before) in KINDS.into_iter().zip([Bound::Seed, Bound::Path, Bound::Batch]) {
+        let auc = test_auc(rated(&edges(), |at, _| random[at]), &signs(kind, 8, before));
+        assert!((0.38..0.62).contains(&auc), "{kind:?} {before}: {auc}");
     }
 }
 
@@ -69,9 +79,9 @@ fn ratings_of_later_edges_change_nothing_before() {
     let from = edges().len() - (TEST * edges().len() as f64).round() as usize;
     let rating = |_: usize, edge: &Edge| if edge.1 % 3 == 0 { 0.7 } else { -0.4 };
     let other = |at: usize, edge: &Edge| if at < from { rating(at, edge) } else { -rating(at, edge) };
-    for before in [Bound::Seed, Bound::Batch] {
+    for (kind, before) in KINDS.into_iter().zip([Bound::Seed, Bound::Batch, Bound::Path]) {
         let [a, b] = [rated(&edges(), rating), rated(&edges(), other)]
-            .map(|dataset| train(dataset, &signs(3, before)).unwrap().runs[0].clone());
+            .map(|dataset| train(dataset, &signs(kind, 3, before)).unwrap().runs[0].clone());
         assert_eq!(
             (a.train_loss, a.best.val_roc_auc, a.best.val_loss),
             (b.train_loss, b.best.val_roc_auc, b.best.val_loss)
@@ -82,7 +92,7 @@ fn ratings_of_later_edges_change_nothing_before() {
 
 #[test]
 fn features_of_edges_resume_bit_for_bit_and_checkpoints_score_what_their_runs_did() {
-    let config = signs(2, Bound::Seed);
+    let config = signs(ModelKind::Gine, 2, Bound::Seed);
     let folder = || tempfile::tempdir().unwrap();
     let (whole, parts) = (folder(), folder());
     let outcome = train_into(whole.path(), by_receiver(), &config, None);
@@ -95,7 +105,7 @@ fn features_of_edges_resume_bit_for_bit_and_checkpoints_score_what_their_runs_di
 /// Links are asked for as by other models, where there is no label; without features, messages have direction and age.
 #[test]
 fn features_are_read_for_links_as_well() {
-    let mut config = signs(8, Bound::Seed);
+    let mut config = signs(ModelKind::Gine, 8, Bound::Seed);
     config.edges.label = None;
     config.edges.features.clear();
     config.edges.time_encoding = 4;
@@ -135,7 +145,7 @@ fn what_does_not_fit_edges_is_refused_by_name() {
         let message = train(dataset, config).unwrap_err().to_string();
         assert!(message.contains(words), "{message}");
     };
-    let signs = signs(1, Bound::Seed);
+    let signs = signs(ModelKind::Gine, 1, Bound::Seed);
     told(by_receiver(), &TrainConfig { time: TimeConfig::default(), ..signs.clone() }, "without --before");
     let mut sage = signs.clone();
     sage.model = in_time(ModelKind::Sage, 1, Bound::Seed).model;
