@@ -10,6 +10,7 @@ use girih_trainer::{
     SelfWeight, TaskKind, TrainConfig,
 };
 
+use super::choices::set;
 use super::codec::parse_codec;
 use super::{
     AggregatorArg, BatchSettings, CodecChoice, DecayArg, EdgeSettings, JumpArg, LinkSettings, MetricArg, NormArg,
