@@ -180,6 +180,45 @@ fn users_and_items_have_ids_of_their_own() {
 }
 
 #[test]
+fn users_and_items_stay_apart_where_options_name_their_columns() {
+    let options = |columns: &str, bipartite| EdgeListOptions {
+        columns: Some(columns.parse().unwrap()),
+        bipartite,
+        ..EdgeListOptions::default()
+    };
+    let told = |text: &str, columns: &str, bipartite| {
+        let list = parse_edge_list(text.as_bytes(), &options(columns, bipartite)).unwrap();
+        (pairs(&list), list.sides)
+    };
+    let jodie = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n\
+                 3,3,0.0,0,-0.5,1\n0,1,6.0,0,1,2\n";
+    let apart = (vec![(3, 7), (0, 5)], Some((4, 4)));
+    assert_eq!(told(jodie, "source,target,time,-,-,-", None), apart);
+    // The sources come first, so here the items.
+    assert_eq!(told(jodie, "target,source,time,-,-,-", None), (vec![(3, 7), (1, 4)], Some((4, 4))));
+    let joined = (vec![(3, 3), (0, 1)], None);
+    assert_eq!(told(jodie, "source,target,time,-,-,-", Some(false)), joined);
+    // Either other column is no side.
+    assert_eq!(told(jodie, "source,-,-,target,-,-", None), (vec![(3, 0), (0, 0)], None));
+
+    for (header, is_apart) in [
+        ("customer,product,rating", true),
+        ("# user item rating", true),
+        ("# every user rates items", false),
+        ("# UserId MovieId weight", true),
+        ("source,target,rating", false),
+        ("user,target,rating", false),
+        ("user,item", false),
+    ] {
+        let text = format!("{header}\n3,3,5\n0,1,4\n");
+        let expected = if is_apart { &apart } else { &joined };
+        assert_eq!(&told(&text, "source,target,-", None), expected, "{header}");
+    }
+    let own = "# girih: nodes 4; columns source,target,weight\n# user item weight\n3 3 5\n0 1 4\n";
+    assert_eq!(told(own, "source,target,-", None), joined);
+}
+
+#[test]
 fn konect_is_read_as_its_first_line_says() {
     let list = expect("% sym unweighted\n1 2 \n2 3 \n", &[(0, 1), (1, 2)]);
     assert_eq!((list.directed, list.edges.values()), (Some(false), None));

@@ -122,6 +122,18 @@ pub(super) fn read(names: &[String], n_fields: usize) -> Result<Header, String> 
     Ok(Header { columns, has_sides: is_user })
 }
 
+/// Whether the columns with the roles source and target have names of users and items, in either order.
+pub(super) fn names_sides(names: &[String], roles: &[Role]) -> bool {
+    let meaning_of = |wanted: Role| {
+        let at = roles.iter().position(|&role| role == wanted)?;
+        names.get(at).map(|name| Meaning::of(name, at))
+    };
+    matches!(
+        (meaning_of(Role::Source), meaning_of(Role::Target)),
+        (Some(Meaning::User), Some(Meaning::Item)) | (Some(Meaning::Item), Some(Meaning::User))
+    )
+}
+
 /// Example value of `--columns` for `n_fields` columns.
 pub(super) fn example(n_fields: usize) -> String {
     let mut roles = vec!["source", "target"];

@@ -28,7 +28,8 @@ pub struct EdgeListOptions {
     pub n_nodes: Option<usize>,
     /// Roles of the columns; `None`: those of header and comments.
     pub columns: Option<Columns>,
-    /// Whether sources and targets have separate ids, as users and items; `None`: as header and comments say.
+    /// Whether sources and targets have separate ids, as users and items; `None`: as header and comments say, even where
+    /// `columns` gives the roles.
     pub bipartite: Option<bool>,
     /// Whether times of edges are read.
     pub times: ReadTimes,
@@ -346,7 +347,8 @@ impl Preamble<'_> {
             check_told(columns, n_fields).map_err(wrong)?;
             self.note_other_header(columns.roles(), n_fields, notes);
             let names = if options.names.is_empty() { self.names(n_fields) } else { options.names.clone() };
-            return Ok(Reading { names, ..Reading::of(columns.roles()) });
+            let has_sides = self.names_sides(columns.roles(), n_fields);
+            return Ok(Reading { names, has_sides, ..Reading::of(columns.roles()) });
         }
         if let Some(line) = self.header {
             let (names, list_start) = features::with_list(header::names_of(line.text), n_fields);
@@ -372,6 +374,14 @@ impl Preamble<'_> {
     fn names(&self, n_fields: usize) -> Vec<String> {
         let names = self.header.map(|line| features::with_list(header::names_of(line.text), n_fields).0);
         names.filter(|names| names.len() == n_fields).unwrap_or_default()
+    }
+
+    /// Whether header or comments name the columns with these roles users and items, in either order.
+    fn names_sides(&self, roles: &[Role], n_fields: usize) -> bool {
+        let has_other = self.header.is_some() || self.comments.own.columns.is_some() || self.comments.konect.is_some();
+        let of_comment = || self.comments.header(n_fields).map(|(names, _)| names).unwrap_or_default();
+        let names = if has_other { self.names(n_fields) } else { of_comment() };
+        header::names_sides(&names, roles)
     }
 
     /// Smallest id in the file, with a note if it is not 0.
