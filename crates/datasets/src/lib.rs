@@ -55,6 +55,7 @@ mod new_nodes;
 mod ntriples;
 mod ogb;
 mod options;
+mod options_for;
 mod outline;
 mod output;
 mod pair_file;

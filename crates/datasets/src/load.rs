@@ -16,6 +16,7 @@ use crate::file_kind::{FileKind, ending, stem};
 use crate::inventory::Inventory;
 use crate::named_arrays::{ArrayFolder, NamedArrays};
 use crate::named_labels::{self, LabelFiles};
+use crate::options_for::{refuse_for_generated, refuse_list_options, typed_flags};
 use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
 use crate::typed_parts::{among_all, refused_symmetrize, shifted};
@@ -37,21 +38,24 @@ use crate::{
 /// doubtful. Each error names its file.
 pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> {
     check_read_with_times(options)?;
-    let (dataset, options, path) = match spec.parse()? {
+    let (dataset, options, origin) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
             refuse_duplicates_option(options, "generated edges are distinct")?;
+            refuse_for_generated(options)?;
             let recipe = recipe.with_options(options)?;
             let codec = options.until_divided().codec.map(|codec| (codec, options.seed));
             let generated = recipe.generate_encoded(&name, options.n_drawn(), codec)?;
             (as_told(generated, options)?, options.clone(), None)
         }
         Spec::Path(path) => {
-            let (dataset, options) = load_path(&path, options)?;
-            (dataset, options, Some(path))
+            let (dataset, options, format) = load_path(&path, options)?;
+            (dataset, options, Some((path, format)))
         }
     };
     let options = &options;
-    let dataset = attach(dataset, options)?.with_features_from(options.features_from)?;
+    let (path, format) = origin.unzip();
+    let lists_edges = format == Some(Format::File(FileKind::EdgeList));
+    let dataset = attach(dataset, options, lists_edges)?.with_features_from(options.features_from)?;
     let dataset = with_doubtful_sums(dataset).with_type_rules(&options.type_rules)?;
     let dataset = dataset.with_codec(options.codec, options.seed)?;
     let dataset = choose_split(with_split(dataset, options)?, options.split)?;
@@ -202,9 +206,9 @@ fn choose_split(mut dataset: Dataset, split: Option<usize>) -> Result<Dataset, D
     Ok(dataset)
 }
 
-/// Loads a file or folder. Also returns the options for what follows: files of id pairs have numbers in their names, which
-/// choose a split set as well, and labels of IGB that are chosen by name are no file.
-fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions), DatasetError> {
+/// Loads a file or folder. Also returns its format and the options for what follows: files of id pairs have numbers in their
+/// names, which choose a split set as well, and labels of IGB that are chosen by name are no file.
+fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions, Format), DatasetError> {
     let Recognized { format, path, beside } = recognize(path).map_err(beside_generators)?;
     refuse_list_options(format, options).map_err(|e| e.at(&path))?;
     if let Some(allowed) = typed_flags(format) {
@@ -237,7 +241,7 @@ fn load_path(path: &Path, options: &LoadOptions) -> Result<(Dataset, LoadOptions
         Format::Igb if igb::names_label_set(&options) => options.labels = None,
         _ => {}
     }
-    Ok((dataset, options))
+    Ok((dataset, options, format))
 }
 
 /// Adds a hint about generator names to the error of a missing path.
@@ -252,42 +256,6 @@ fn beside_generators(error: DatasetError) -> DatasetError {
         None => told,
     }
 }
-
-/// Refuses options of edge lists for other formats.
-fn refuse_list_options(format: Format, options: &LoadOptions) -> Result<(), DatasetError> {
-    if format == Format::File(FileKind::EdgeList) {
-        return Ok(());
-    }
-    let has_edge_features = format == Format::MovieLens;
-    let given = [
-        (!options.edge_features.is_empty() && !has_edge_features, "--edge-features"),
-        (options.columns.is_some() && format != Format::Triples, "--columns"),
-        (options.bipartite.is_some(), "--bipartite"),
-        (options.ids_from.is_some(), "--ids-from"),
-    ];
-    match given.into_iter().find(|(is_given, _)| *is_given) {
-        None => Ok(()),
-        Some((_, flag)) => {
-            Err(DatasetError::invalid(format!("{flag} is for edge lists, and this is none; leave it out")))
-        }
-    }
-}
-
-/// Flags of typed data that have a meaning for a format. `None` where its contents decide.
-fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
-    match format {
-        Format::RdfFolder | Format::File(FileKind::NTriples) => Some(&RDF_FLAGS),
-        Format::IdPairs => Some(&["--reverse", "--target", "--type-names"]),
-        Format::Triples => Some(&["--reverse"]),
-        Format::OgbTyped | Format::Mag240m | Format::Igb => Some(&["--reverse", "--target"]),
-        Format::Girih | Format::ArrayFolder | Format::File(FileKind::Npz | FileKind::Zip | FileKind::Tensors) => None,
-        _ => Some(&[]),
-    }
-}
-
-/// Flags of typed data for N-Triples.
-const RDF_FLAGS: [&str; 7] =
-    ["--literals", "--reverse", "--train", "--val", "--test", "--label-columns", "--val-share"];
 
 /// Loads named arrays, with types or without.
 fn load_arrays(source: &mut dyn NamedArrays, path: &Path, options: &LoadOptions) -> Result<Dataset, DatasetError> {
@@ -396,8 +364,11 @@ fn topology(path: &Path, graph: Csr, options: &LoadOptions, mut notes: Notes) ->
     Ok(Dataset { notes, ..dataset })
 }
 
-/// Adds the features and labels that the options name.
-fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+/// Adds the features and labels that the options name. Only where `lists_edges`, ids may count from 1.
+fn attach(mut dataset: Dataset, options: &LoadOptions, lists_edges: bool) -> Result<Dataset, DatasetError> {
+    let with_hint = |error: DatasetError, dataset: &Dataset, n_rows| {
+        if lists_edges { edge_list::with_hint(error, dataset, n_rows) } else { error }
+    };
     if let Some(path) = &options.features {
         if dataset.features.is_some() {
             let text = format!("features of the data are not used: {} takes their place", path.display());
@@ -408,7 +379,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         dataset.features = Some(norm.apply(features).map_err(|e| e.at(path))?);
         dataset.feature_norm = norm;
         let n_rows = dataset.features.as_ref().map_or(0, Features::n_rows);
-        dataset.validate().map_err(|e| edge_list::with_hint(e, &dataset, n_rows).at(path))?;
+        dataset.validate().map_err(|e| with_hint(e, &dataset, n_rows).at(path))?;
     }
     if dataset.names.is_some() && options.names_labels() && !names_array(options) {
         named_labels::attach(&mut dataset, &LabelFiles::of(options), options)?;
@@ -420,7 +391,7 @@ fn attach(mut dataset: Dataset, options: &LoadOptions) -> Result<Dataset, Datase
         // Labels of typed data are those of the target's nodes.
         let target = dataset.target_ids();
         let labels = read_labels(path, target.len(), options, &mut dataset.notes)?;
-        labels.validate(target.len()).map_err(|e| edge_list::with_hint(e, &dataset, labels.n_nodes()).at(path))?;
+        labels.validate(target.len()).map_err(|e| with_hint(e, &dataset, labels.n_nodes()).at(path))?;
         if dataset.splits.is_empty() {
             let drawn = LoadOptions { labels: None, ..options.clone() };
             let drawn = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);

@@ -145,7 +145,7 @@ fn a_folder_of_movielens_is_described_sampled_and_trained_on() {
         "{stats}"
     );
     let message = girih(&["stats", &data, "--ids-from", "1"]).refused(1);
-    assert!(says(&message, "--ids-from is for edge lists"), "{message}");
+    assert!(says(&message, "ids of MovieLens always count from 1"), "{message}");
 }
 
 #[test]

@@ -143,3 +143,21 @@ fn ids_that_count_from_one_are_told_from_rows_that_are_missing() {
     let from_one = LoadOptions { ids_from: Some(1), ..LoadOptions::default() };
     assert!(refusal(&edges, &from_one).contains("leave that out"));
 }
+
+#[test]
+fn ids_count_from_zero_in_formats_other_than_edge_lists() {
+    let home = tempfile::tempdir().unwrap();
+    let (labels, features) = (home.path().join("y.npy"), home.path().join("x.npy"));
+    write_npy(&labels, &[4], &[0i64, 1, 0, 1]).unwrap();
+    write_npy(&features, &[4, 1], &[0f32, 1.0, 0.0, 1.0]).unwrap();
+    let (matrix, archive) = (home.path().join("a.mtx"), home.path().join("a.npz"));
+    fs::write(&matrix, "%%MatrixMarket matrix coordinate pattern symmetric\n5 5 2\n3 2\n5 4\n").unwrap();
+    let graph = Coo::new(5, 5, vec![1, 2, 3, 4], vec![2, 1, 4, 3], None).unwrap();
+    write_sparse_npz(&archive, &graph.to_csr(Duplicates::Refuse).unwrap()).unwrap();
+    for path in [matrix, archive] {
+        for options in [with_labels(&labels), LoadOptions { features: Some(features.clone()), ..Default::default() }] {
+            let message = load(path.to_str().unwrap(), &options).unwrap_err().to_string();
+            assert!(message.contains("5 nodes") && !message.contains("--ids-from"), "{message}");
+        }
+    }
+}

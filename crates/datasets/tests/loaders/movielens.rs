@@ -83,4 +83,7 @@ fn ratings_and_counts_that_do_not_fit_are_refused() {
     assert!(message.contains("column 1 (user) has the sources") && message.contains("3 (rating)"), "{message}");
     let columns = LoadOptions { columns: Some("source,target,-,time".parse().unwrap()), ..default };
     assert!(told(RATINGS, "4 users\n4 items\n", &columns).contains("--columns is for edge lists"));
+    let from_one = LoadOptions { ids_from: Some(1), ..LoadOptions::default() };
+    let message = told(RATINGS, "4 users\n4 items\n", &from_one);
+    assert!(message.contains("ids of MovieLens always count from 1, on each side; leave it out"), "{message}");
 }

@@ -301,3 +301,24 @@ fn a_permuted_data_set_is_the_same_under_other_names() {
     let short = Permutation::identity(3);
     assert!(dataset.permuted(&short).unwrap_err().to_string().contains("an order of 3 nodes for a graph of 120"));
 }
+
+#[test]
+fn generated_data_refuses_options_of_files() {
+    let default = LoadOptions::default();
+    let columns = Some("source,target".parse().unwrap());
+    for (options, flag) in [
+        (LoadOptions { ids_from: Some(1), ..default.clone() }, "--ids-from is for edge lists"),
+        (LoadOptions { bipartite: Some(true), ..default.clone() }, "--bipartite is for edge lists"),
+        (LoadOptions { columns, ..default.clone() }, "--columns is for edge lists and triples"),
+        (LoadOptions { labels_from: Some(1), ..default.clone() }, "--labels-from is for labels of files"),
+        (LoadOptions { multi_label: Some(true), ..default.clone() }, "--multi-label is for labels of files"),
+        (LoadOptions { duplicates: Some(Duplicates::Sum), ..default.clone() }, "--duplicates has no effect"),
+    ] {
+        let message = load("synth:planted,nodes=50,degree=4", &options).expect_err(flag).to_string();
+        assert!(message.contains(flag) && message.contains("leave it out"), "{message}");
+    }
+    let (_dir, path) = in_temporary("y.npy");
+    write_npy(&path, &[50], &(0..50i64).map(|v| v % 2 + 1).collect::<Vec<_>>()).unwrap();
+    let options = LoadOptions { labels: Some(path), labels_from: Some(1), ..default };
+    assert_eq!(load("synth:planted,nodes=50,degree=4", &options).unwrap().n_classes(), 2);
+}
