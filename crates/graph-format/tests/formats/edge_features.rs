@@ -156,6 +156,8 @@ fn the_last_name_of_jodie_stands_for_all_further_columns() {
         let all = format!("columns 5 to {} (feature_0 to {last})", n_features + 4);
         let expected = if n_features == 1 { "column 5 (feature_0)" } else { &all };
         assert_eq!(unused, ["column 4 (state_label)", expected]);
+        let why = "numbers that --edge-features, --edge-label or --columns can read";
+        assert!(list.notes.not_used.iter().all(|item| item.why == why), "{:?}", list.notes.not_used);
         let but_first = not_used(&text, &["state_label", "feature_0"]);
         let others = format!("{} of the {all}", n_features - 1);
         assert!(but_first.contains(&others) == (n_features > 1) && !but_first.contains("state"), "{but_first}");

@@ -84,7 +84,7 @@ fn columns_that_are_not_nodes_or_weights_are_left_out_by_name() {
     );
     assert_eq!(list.edges.values(), Some(&[0.5, -2.0][..]));
     let line = not_used(&list);
-    for name in ["column 2 (id)", "column 3 (timestamp): times of edges", "column 6 (color)"] {
+    for name in ["column 2 (id)", "column 3 (timestamp): times of edges", "column 6 (color): no common name of nodes"] {
         assert!(line.contains(name), "{line}");
     }
     // Ambiguous names are not weights.

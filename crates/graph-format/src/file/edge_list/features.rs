@@ -8,6 +8,8 @@ use crate::file::text::shown;
 
 /// Memory of one value in bytes: in its chunk, which may have room for as many again, and in the list.
 pub(super) const VALUE_BYTES: u64 = 12;
+/// Note of columns with numbers that are not read.
+pub(super) const LEFT_OUT: &str = "numbers that --edge-features, --edge-label or --columns can read";
 /// Choice of every column that may have features.
 const ALL: &str = "all";
 /// Largest number of columns that a message lists.
@@ -83,7 +85,7 @@ impl FeatureColumns {
     /// When it is not a finite number.
     #[inline]
     pub(super) fn parse(&self, field: &[u8], column: usize) -> Result<f32, String> {
-        float(field).filter(|value| value.is_finite()).ok_or_else(|| self.problem(field, column))
+        finite(field).ok_or_else(|| self.problem(field, column))
     }
 
     /// Description of the error in a value.
@@ -199,6 +201,16 @@ pub(super) fn with_list(mut names: Vec<String>, n_fields: usize) -> (Vec<String>
     (names, Some(first))
 }
 
+/// Whether a field may be the value of a feature.
+pub(super) fn is_number(field: &[u8]) -> bool {
+    finite(field).is_some()
+}
+
+#[inline]
+fn finite(field: &[u8]) -> Option<f32> {
+    float(field).filter(|value| value.is_finite())
+}
+
 /// Notes the columns of a list of features, from column `first` on, that are not read: one note for all.
 pub(super) fn note_list(first: usize, n_columns: usize, features: &FeatureColumns, notes: &mut Notes) {
     let n_left_out = (first..n_columns).filter(|&at| features.place(at).is_none()).count();
@@ -211,5 +223,5 @@ pub(super) fn note_list(first: usize, n_columns: usize, features: &FeatureColumn
         n if n == n_all => format!("columns {first} to {last} (feature_0 to feature_{})", n_all - 1),
         n => format!("{n} of the columns {first} to {last} (feature_0 to feature_{})", n_all - 1),
     };
-    notes.leave_out(what, "features of edges, which --edge-features reads");
+    notes.leave_out(what, LEFT_OUT);
 }

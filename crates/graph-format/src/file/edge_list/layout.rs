@@ -301,7 +301,7 @@ impl Layout {
             ReadTimes::IfThere => times::are_there(&reading.roles, Fields::new(first.text, separator)),
             ReadTimes::Required => times::check_columns(&reading.roles).map_err(wrong).map(|()| true)?,
         };
-        note_columns(&reading, &features, reads_times, notes);
+        note_columns(&reading, &features, reads_times, Fields::new(first.text, separator), notes);
         Ok(Some(Self {
             separator,
             lines,
@@ -458,15 +458,22 @@ fn by_number(n_fields: usize) -> Result<Reading, String> {
     }
 }
 
-/// Notes the names of unused columns. [`Role::Index`] columns are checked later.
-fn note_columns(reading: &Reading, features: &FeatureColumns, reads_times: bool, notes: &mut Notes) {
+/// Notes the names of unused columns, of which `fields` are the first values. [`Role::Index`] columns are checked later.
+fn note_columns(
+    reading: &Reading,
+    features: &FeatureColumns,
+    reads_times: bool,
+    fields: Fields<'_>,
+    notes: &mut Notes,
+) {
     let n_columns = reading.roles.len();
     let end = reading.list_start.unwrap_or(n_columns);
-    for (at, role) in reading.roles[..end].iter().enumerate() {
+    for (at, (role, field)) in reading.roles[..end].iter().zip(fields).enumerate() {
         let why = match role {
             _ if features.place(at).is_some() => continue,
             Role::Time if !reads_times => times::LEFT_OUT,
             Role::Relation if reading.notes_unused => "relations of edges",
+            Role::Ignored if reading.notes_unused && features::is_number(field) => features::LEFT_OUT,
             Role::Ignored if reading.notes_unused => "no common name of nodes or weights; --columns can say what it is",
             Role::Index if reading.notes_unused => "numbers of lines or edges",
             _ => continue,
