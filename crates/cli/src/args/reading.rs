@@ -98,7 +98,9 @@ pub struct ReadArgs {
     #[arg(long, value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bipartite: Option<bool>,
-    /// Id of the first node in an edge list: 0 or 1 [default: 0]
+    /// Id of the first node in an edge list: 0 or 1
+    ///
+    /// With users and items, that of the first node on each side. [default: 0, and 1 in KONECT's lists]
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids_from: Option<u32>,
