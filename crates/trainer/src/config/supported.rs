@@ -23,6 +23,8 @@ pub struct Combination {
     pub task: TaskKind,
     /// Network.
     pub model: ModelKind,
+    /// Whether the network is from outside: its input spec, not its kind, says what it reads.
+    pub is_outside: bool,
     /// Whether the network counts a neighbor once, even if it is drawn several times.
     pub reads_neighbors_once: bool,
     /// Normalisation of hidden layers.
@@ -172,6 +174,7 @@ impl Combination {
         Self {
             task: config.task,
             model: model.kind,
+            is_outside: model.own.is_some(),
             reads_neighbors_once: model.reads_neighbors_once(),
             norm: model.norm,
             batch: batch.kind,

@@ -132,7 +132,7 @@ pub(super) static TABLE: [Row; 56] = [
         ],
     ),
     Row::new(
-        |c| c.has_edge_features && !c.model.reads_edge_features(),
+        |c| c.has_edge_features && !c.model.reads_edge_features() && !c.is_outside,
         [
             "--edge-features or --time-encoding with --model {model}",
             "it does not read features of edges",
@@ -184,7 +184,7 @@ pub(super) static TABLE: [Row; 56] = [
         ["a plan of links in time", "its batches are not predicted yet", "leave --plan out, and train one epoch"],
     ),
     Row::new(
-        |c| c.in_time && c.model == Gcn,
+        |c| c.in_time && c.model == Gcn && !c.is_outside,
         [
             "--before or --until with --model {model}",
             "it divides by the degrees of neighbors in the whole graph, which later edges change",

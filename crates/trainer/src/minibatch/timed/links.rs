@@ -81,6 +81,13 @@ impl TimedLinks {
         let labels = labels_of(&config.edges, dataset)?;
         let rule = config.time.rule(rows.tick())?;
         check_rule(&rule, adjacency, config)?;
+        if config.edges.has_features() && !reads_edges {
+            return Err(TrainError::invalid(format!(
+                "the input spec of {} reads no features of edges: leave --edge-features and --time-encoding out, or let it set \
+                 `edges`",
+                config.model.name()
+            )));
+        }
         let mut edges = rows.edges_in_time();
         // An edge from a node to itself is seen as a neighbor, but no question.
         edges.retain(|edge| edge.source != edge.destination);

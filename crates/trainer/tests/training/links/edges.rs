@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use girih_compute::Cpu;
+use girih_compute::{Backend, ComputeError, Cpu};
 use girih_datasets::{Dataset, FeaturesFrom};
 use girih_graph_format::EdgeFeatures;
 use girih_random::Key;
 use girih_sampling::Bound;
-use girih_trainer::{EdgeConfig, LinkConfig, ModelKind, TimeConfig, TrainConfig, embed};
+use girih_trainer::models::{BuildModel, Dims};
+use girih_trainer::{
+    Control, EdgeConfig, LinkConfig, Model, ModelConfig, ModelKind, ParamInit, SessionOptions, TimeConfig, TrainConfig,
+    embed, train_model,
+};
 
 use super::timed::{Edge, dataset, edges, in_time};
 use super::{load, train_some};
@@ -171,4 +175,31 @@ fn what_does_not_fit_edges_is_refused_by_name() {
     full.batch = girih_trainer::BatchConfig::default();
     full.batch_size = None;
     told(by_receiver(), &full, "--model gine without --before");
+}
+
+/// A network from outside: that of girih, by another name.
+struct Outside(ModelConfig);
+
+impl<B: Backend> BuildModel<B> for Outside {
+    fn config(&self) -> ModelConfig {
+        ModelConfig { own: ModelConfig::from_outside("rated", ()).own, ..ModelConfig::default() }
+    }
+
+    fn build(&self, dims: Dims, init: &mut ParamInit<'_, B>) -> Result<Box<dyn Model<B>>, ComputeError> {
+        self.0.build(dims, init)
+    }
+}
+
+#[test]
+fn models_from_outside_read_features_of_edges_by_their_input_spec() {
+    let inside = signs(ModelKind::Gine, 2, Bound::Seed);
+    let start = |kind| {
+        let model = ModelConfig { kind, ..inside.model.clone() };
+        let mut observe = |_: girih_trainer::Event<'_>| Control::Continue;
+        train_model(&Cpu::new(), by_receiver(), &Outside(model), &inside, &SessionOptions::default(), &mut observe)
+    };
+    let found = start(ModelKind::Gine).unwrap().runs[0].best.clone();
+    assert_eq!(found, train(by_receiver(), &inside).unwrap().runs[0].best);
+    let refused = start(ModelKind::Gin).unwrap_err().to_string();
+    assert!(refused.contains("the input spec of rated reads no features of edges"), "{refused}");
 }
