@@ -76,9 +76,9 @@ fn parse_node_features(text: &str) -> Result<(String, TypeRule), String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Model")]
 pub struct ModelSettings {
-    /// Network; rgcn, hsage, rgat, hgt read types [default: gcn]
+    /// Network [default: gcn]
     ///
-    /// Defaults below apply to all networks, unless they name one.
+    /// rgcn, hsage, rgat and hgt read types of nodes and edges, and gine, gat and gatv2 features of edges in time. Defaults below apply to all networks, unless they name one.
     #[arg(long, value_parser = one_of::<ModelKind>(ModelKind::ALL.map(ModelKind::name)))]
     pub model: Option<ModelKind>,
     /// Layers; hops of sgc, lightgcn [default: 2; lightgcn 3]
@@ -119,7 +119,7 @@ pub struct ModelSettings {
     /// Combine ngcn's powers by a linear layer; false: by their mean [default: true]
     #[arg(long, value_name = "BOOL")]
     pub mixing: Option<bool>,
-    /// Residual connections of hidden layers (gcn, gat, gatv2, gin)
+    /// Residual connections of hidden layers (gcn, gat, gatv2, gin, gine)
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub residual: Option<bool>,
     /// Degrees that gcn, sgc, sage, ngcn, appnp and lightgcn divide by: default or absolute
@@ -127,10 +127,10 @@ pub struct ModelSettings {
     /// Sums of weights as they are, or of absolute weights, for graphs with negative ones. [default: default]
     #[arg(long, value_enum, ignore_case = true)]
     pub normalization: Option<NormalizationArg>,
-    /// Normalisation of hidden layers (gcn, gat, gatv2, gin) [default: none]
+    /// Normalisation of hidden layers (gcn, gat, gatv2, gin, gine) [default: none]
     #[arg(long, value_enum)]
     pub norm: Option<NormArg>,
-    /// Jumping knowledge: logits read all hidden layers (gcn, gat, gatv2, gin) [default: none]
+    /// Jumping knowledge: logits read all hidden layers (gcn, gat, gatv2, gin, gine) [default: none]
     #[arg(long, value_enum)]
     pub jump: Option<JumpArg>,
     /// Aggregator over neighbors (sage) [default: mean]

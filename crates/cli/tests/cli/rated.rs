@@ -86,7 +86,7 @@ fn features_that_cannot_be_read_are_refused() {
         (&[&in_time(&data)[..], &["--edge-features", "from"]].concat(), 1, "from"),
         (&[&in_time(&plain)[..], &["--edge-features", "rating"]].concat(), 1, "rating"),
         (&[&in_time(&data)[..], &["--edge-label", "kind", "--negatives", "3"]].concat(), 1, "links.negatives"),
-        (&[&in_time(&data)[..], &["--model", "sage", "--edge-features", "rating"]].concat(), 1, "--model gine"),
+        (&["train", "--data", &data, "--model", "sage", "--edge-features", "rating"], 1, "--model gine"),
         (&[&GINE[..], &["--data", &data, "--edge-features", "rating"]].concat(), 1, "--before seed"),
         (&[&GINE[..], &["--data", &data]].concat(), 1, "--model gine without --before"),
     ] {

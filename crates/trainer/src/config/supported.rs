@@ -35,6 +35,8 @@ pub struct Combination {
     pub replace: bool,
     /// Whether seeds see the edges up to their times alone.
     pub in_time: bool,
+    /// Whether a trained model is used, instead of training one.
+    pub is_trained: bool,
     /// Whether features of edges are given, or encodings of their ages.
     pub has_edge_features: bool,
     /// Whether labels of edges are given.
@@ -180,6 +182,7 @@ impl Combination {
             batch: batch.kind,
             replace: batch.replace,
             in_time: config.time.is_set(),
+            is_trained: false,
             has_edge_features: config.edges.has_features(),
             has_edge_labels: config.edges.label.is_some(),
             has_typed_fan_out: !batch.fanout_by_type.is_empty(),
@@ -229,6 +232,7 @@ impl Combination {
             batch: BatchKind::Full,
             replace: false,
             in_time: false,
+            is_trained: true,
             has_edge_features: false,
             has_edge_labels: false,
             has_typed_fan_out: false,

@@ -140,7 +140,7 @@ pub(super) static TABLE: [Row; 56] = [
         ],
     ),
     Row::new(
-        |c| c.model.needs_edge_features() && !c.in_time,
+        |c| c.model.needs_edge_features() && !c.in_time && !c.is_trained,
         [
             "--model {model} without --before",
             "it reads features of edges, which only edges with times have",
