@@ -21,7 +21,7 @@ pub struct WheelArgs {
     /// Folder of the wheel.
     #[arg(long, default_value = "target/wheels")]
     pub out: PathBuf,
-    /// Build without CUDA, by the profile of tests, to try the package soon; slower at work.
+    /// Build without CUDA, by the profile of tests and of what they have built, to try the package soon; slower at work.
     #[arg(long)]
     pub quick: bool,
     /// Build for glibc 2.17 and later, with zig as the linker; without it, for the glibc of this machine.
@@ -77,7 +77,7 @@ fn built(tools: &Environment, root: &Path, out: &Path, args: &WheelArgs) -> Resu
     maturin.arg("--out").arg(out).arg("--interpreter").arg(tools.path("python"));
     maturin.args(["--profile", if args.quick { "dev" } else { "release" }]);
     if args.quick {
-        maturin.arg("--no-default-features");
+        maturin.args(["--no-default-features", "--features", "as-tests"]);
     }
     if args.portable {
         maturin.args(["--zig", "--compatibility", "manylinux_2_17"]);
@@ -163,7 +163,45 @@ impl Environment {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+
+    /// Features of each package of a build, as `cargo tree` prints them.
+    fn features(root: &Path, selection: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(root).args(["tree", "--format", "{p}|{f}", "--prefix", "none"]).args(selection);
+        let output = cargo.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let mut of_packages = BTreeMap::<String, BTreeSet<String>>::new();
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            if let Some((package, of)) = line.trim_end_matches(" (*)").split_once('|') {
+                let name = package.trim_end_matches(" (proc-macro)");
+                of_packages.entry(name.to_owned()).or_default().insert(of.to_owned());
+            }
+        }
+        of_packages
+    }
+
+    /// A feature more or less would build the package anew, and all that depend on it.
+    #[test]
+    fn the_quick_wheel_has_the_features_of_tests() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let tests = features(root, &["--workspace", "--edges", "all"]);
+        let wheel = ["--package", "girih-python", "--no-default-features", "--features", "as-tests"];
+        let wheel = features(root, &[&wheel[..], &["--edges", "normal,build"]].concat());
+        assert!(wheel.len() > 100, "{wheel:?}");
+        for (package, of) in wheel.iter().filter(|(package, _)| !package.starts_with("girih-python ")) {
+            let of_tests = tests.get(package);
+            let differ = |of: &&String| !of_tests.is_some_and(|of_tests| of_tests.contains(*of));
+            let missing: Vec<&String> = of.iter().filter(differ).collect();
+            assert!(
+                missing.is_empty(),
+                "{package} has the features {missing:?} in the quick wheel and {of_tests:?} in tests; change those of \
+                 tests/unified-features"
+            );
+        }
+    }
 
     #[test]
     fn the_first_lines_are_a_program() {

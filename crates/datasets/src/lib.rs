@@ -106,6 +106,7 @@ pub use spec::Spec;
 pub use splits::SplitRule;
 pub use stored::StoredDataset;
 pub use type_rules::{TypeRule, TypeRules};
+pub use typed_parts::TypedParts;
 
 /// Program of the README, which is tested.
 #[cfg(doctest)]

@@ -9,15 +9,19 @@ use crate::memory::check_declared_nodes;
 use crate::{Dataset, DatasetError, Labels, LoadOptions, Names, Split, TypeFeatures, TypedData, UNLABELLED};
 
 /// Parts of typed data; labels and splits are those of the target, by ids inside it.
-pub(crate) struct TypedParts {
-    pub(crate) graph: TypedGraph,
+pub struct TypedParts {
+    /// Types, and the relation of each edge type.
+    pub graph: TypedGraph,
     /// Features of each node type, also of a single one.
-    pub(crate) features: Vec<TypeFeatures>,
+    pub features: Vec<TypeFeatures>,
     /// Number of the target among the node types.
-    pub(crate) target: usize,
-    pub(crate) labels: Option<Labels>,
-    pub(crate) splits: Vec<Split>,
-    pub(crate) names: Option<Names>,
+    pub target: usize,
+    /// Labels of the target's nodes.
+    pub labels: Option<Labels>,
+    /// Splits of the target's nodes.
+    pub splits: Vec<Split>,
+    /// Names of all nodes by global ids, and of classes.
+    pub names: Option<Names>,
 }
 
 impl TypedParts {
@@ -25,7 +29,7 @@ impl TypedParts {
     ///
     /// # Errors
     /// When a part contradicts the number of nodes of its type, naming the type.
-    pub(crate) fn into_dataset(self, name: String) -> Result<Dataset, DatasetError> {
+    pub fn into_dataset(self, name: String) -> Result<Dataset, DatasetError> {
         let Self { graph, mut features, target, labels, splits, names } = self;
         let (schema, n_nodes) = (graph.schema(), graph.n_nodes());
         let (of, first) = (&schema.node_types()[target], schema.first(target));

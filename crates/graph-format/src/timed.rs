@@ -246,6 +246,12 @@ impl TimedRows {
         &self.times
     }
 
+    /// Number of the edge of each entry in the list that the rows were made from, row after row.
+    #[must_use]
+    pub fn edge_numbers(&self) -> &[u32] {
+        &self.edges
+    }
+
     /// Entries of the edges that end in `v`, oldest first.
     ///
     /// # Panics
@@ -292,7 +298,8 @@ impl TimedRows {
         let row = self.row_range(v);
         let times = &self.times[row.clone()];
         let n_late = times.partition_point(|&time| time <= window.last);
-        let n_early = times[..n_late].partition_point(|&time| time < window.first);
+        let is_open = window.first == i64::MIN;
+        let n_early = if is_open { 0 } else { times[..n_late].partition_point(|&time| time < window.first) };
         row.start + n_early..row.start + n_late
     }
 

@@ -100,29 +100,48 @@ fn narrowed<T: Copy + Display + TryInto<u64>>(
 
 /// Both rows of an array of edges, 2 × n, as node ids; `n_nodes` is the largest id plus one if it is not given.
 pub fn edges(argument: &Bound<'_, PyAny>, n_nodes: Option<usize>) -> PyResult<([Vec<NodeId>; 2], usize)> {
-    let array = as_array("edge_index", argument)?;
-    check_dimensions("edge_index", &array, 2)?;
-    if array.shape()[0] != 2 {
-        return Err(value_error(format!(
-            "edge_index has shape {:?}; sources and destinations are two rows, so give (2, number of edges)",
-            array.shape()
-        )));
+    fn of<T: Copy + Display + TryInto<u64>>(
+        edges: ArrayView2<'_, T>,
+        n_nodes: Option<usize>,
+    ) -> PyResult<([Vec<NodeId>; 2], usize)> {
+        let largest = || edges.iter().filter_map(|&id| id.try_into().ok()).max().map_or(0, |id: u64| id as usize + 1);
+        let n_nodes = n_nodes.unwrap_or_else(largest).min(girih_graph_format::MAX_NODES);
+        sides("edge", edges, (n_nodes, n_nodes)).map(|sides| (sides, n_nodes))
     }
-    if array.len() == 0 && !is_integer(&array) {
+    let Some(array) = edge_array("edge_index", argument)? else {
         return Ok(([Vec::new(), Vec::new()], n_nodes.unwrap_or(0)));
-    }
-    for_integers!(array, PyReadonlyArray2, edges => sides(edges.as_array(), n_nodes));
+    };
+    for_integers!(array, PyReadonlyArray2, edges => of(edges.as_array(), n_nodes));
     Err(type_error(format!("edge_index has elements of type {}; give integers", dtype(&array))))
 }
 
+/// Both rows of an array of edges, 2 × n, from `n_nodes.0` sources to `n_nodes.1` destinations; `what` is the array.
+pub fn edges_between(what: &str, argument: &Bound<'_, PyAny>, n_nodes: (usize, usize)) -> PyResult<[Vec<NodeId>; 2]> {
+    let Some(array) = edge_array(what, argument)? else { return Ok([Vec::new(), Vec::new()]) };
+    for_integers!(array, PyReadonlyArray2, edges => sides(&format!("{what}: edge"), edges.as_array(), n_nodes));
+    Err(type_error(format!("{what} has elements of type {}; give integers", dtype(&array))))
+}
+
+/// Array of edges, 2 × n; `None` for an empty list, which is an array of floats.
+fn edge_array<'py>(what: &str, argument: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyUntypedArray>>> {
+    let array = as_array(what, argument)?;
+    check_dimensions(what, &array, 2)?;
+    if array.shape()[0] != 2 {
+        return Err(value_error(format!(
+            "{what} has shape {:?}; sources and destinations are two rows, so give (2, number of edges)",
+            array.shape()
+        )));
+    }
+    Ok((array.len() > 0 || is_integer(&array)).then_some(array))
+}
+
 fn sides<T: Copy + Display + TryInto<u64>>(
+    edge: &str,
     edges: ArrayView2<'_, T>,
-    n_nodes: Option<usize>,
-) -> PyResult<([Vec<NodeId>; 2], usize)> {
-    let largest = || edges.iter().filter_map(|&id| id.try_into().ok()).max().map_or(0, |id: u64| id as usize + 1);
-    let n_nodes = n_nodes.unwrap_or_else(largest).min(girih_graph_format::MAX_NODES);
-    let side = |row: usize, what| narrowed(what, edges.row(row), n_nodes);
-    Ok(([side(0, "source of edge")?, side(1, "destination of edge")?], n_nodes))
+    (n_sources, n_destinations): (usize, usize),
+) -> PyResult<[Vec<NodeId>; 2]> {
+    let side = |row: usize, end: &str, n| narrowed(&format!("{end} of {edge}"), edges.row(row), n);
+    Ok([side(0, "source", n_sources)?, side(1, "destination", n_destinations)?])
 }
 
 /// Class of each node from an array of integers, −1 where it is unknown.
@@ -196,6 +215,29 @@ pub fn offsets(what: &str, argument: &Bound<'_, PyAny>) -> PyResult<Buffer<u64>>
     }
     for_integers!(array, PyReadonlyArray1, values => widened(what, values.as_array()));
     Err(type_error(format!("{what} has elements of type {}; give integers", dtype(&array))))
+}
+
+/// Times in ticks, one for each of `n` things, from an array of integers.
+pub fn times_of(what: &str, argument: &Bound<'_, PyAny>, n: usize) -> PyResult<Vec<i64>> {
+    fn of<T: Copy + Display + TryInto<i64>>(what: &str, times: ArrayView1<'_, T>) -> PyResult<Vec<i64>> {
+        let time = |(at, &time): (usize, &T)| {
+            time.try_into().map_err(|_| value_error(format!("{what}: time {at} is {time}, which is no 64-bit integer")))
+        };
+        times.iter().enumerate().map(time).collect()
+    }
+    let array = as_array(what, argument)?;
+    check_dimensions(what, &array, 1)?;
+    if array.len() != n {
+        return Err(value_error(format!("{what}: {} times for {n}; give one for each", array.len())));
+    }
+    if n == 0 {
+        return Ok(Vec::new());
+    }
+    for_integers!(array, PyReadonlyArray1, times => of(what, times.as_array()));
+    Err(type_error(format!(
+        "{what} has elements of type {}; give integers, such as seconds, or multiply decimals by a power of ten",
+        dtype(&array)
+    )))
 }
 
 /// Columns below `n_nodes` from an array of integers: in place where they are 32-bit, and then not checked here.

@@ -7,8 +7,8 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 use crate::arrays::{Ids, view};
+use crate::core::{Arrays, BlockArrays, Core};
 use crate::errors::value_error;
-use crate::sampler::{Arrays, BlockArrays, Core};
 
 /// Mini-batch. Its arrays are views of its memory, which goes back to the sampler with the last of them.
 #[pyclass(frozen, module = "girih")]
@@ -71,7 +71,7 @@ impl Batch {
             return Ok(ids!(slf, nodes));
         }
         // SAFETY: as in `ids!`.
-        let narrow = unsafe { view::<i32, _>(slf, cast_slice(arrays.batch.inputs())) };
+        let narrow = unsafe { view::<i32, _>(slf, cast_slice(arrays.batch.blocks.inputs())) };
         if core.form().wide { narrow.call_method1("astype", ("int64",)) } else { Ok(narrow.into_any()) }
     }
 
@@ -82,7 +82,7 @@ impl Batch {
             return Ok(None);
         }
         slf.get().check_list()?;
-        let block = arrays.batch.blocks.first().unwrap_or(&arrays.subgraph.block);
+        let block = arrays.batch.blocks.blocks.first().unwrap_or(&arrays.subgraph.block);
         let has_own = core.has_names() || !arrays.edge_ids.is_empty();
         // SAFETY: as in `ids!`.
         Ok(Some(unsafe { if has_own { view(slf, &arrays.edge_ids) } else { view(slf, cast_slice(&block.edge_ids)) } }))
@@ -113,11 +113,30 @@ impl Batch {
         flat.call_method1("reshape", (-1, *width)).map(Some)
     }
 
+    /// Position of the seed whose tree each node is in, of batches in time.
+    #[getter]
+    fn batch<'py>(slf: &Bound<'py, Self>) -> Option<Ids<'py>> {
+        let trees = &slf.get().arrays.trees;
+        // SAFETY: as in `ids!`.
+        slf.get()
+            .core
+            .has_times()
+            .then_some(trees)
+            .filter(|trees| !trees.is_empty())
+            .map(|trees| unsafe { view(slf, trees) })
+    }
+
     /// Digest of the blocks or of the subgraph, as `girih sample` prints it.
     #[getter]
     fn digest(&self) -> u64 {
         let Arrays { batch, subgraph, .. } = &self.arrays;
-        if batch.blocks.is_empty() { subgraph.digest() } else { batch.digest() }
+        if self.core.has_times() {
+            batch.digest()
+        } else if batch.blocks.blocks.is_empty() {
+            subgraph.digest()
+        } else {
+            batch.blocks.digest()
+        }
     }
 
     #[getter]
@@ -146,7 +165,7 @@ impl Batch {
 
     /// Blocks in the order of layers, the inputs first.
     fn blocks(slf: &Bound<'_, Self>) -> PyResult<Vec<Block>> {
-        let batch = &slf.get().arrays.batch;
+        let batch = &slf.get().arrays.batch.blocks;
         if batch.blocks.is_empty() || (slf.get().core.form().is_list && batch.seeds().len() != slf.get().arrays.n_seeds)
         {
             return Err(value_error(
@@ -157,7 +176,8 @@ impl Batch {
     }
 
     fn __repr__(&self) -> String {
-        let n_edges = self.arrays.batch.blocks.first().map_or(self.arrays.subgraph.block.n_edges(), |b| b.n_edges());
+        let n_edges =
+            self.arrays.batch.blocks.blocks.first().map_or(self.arrays.subgraph.block.n_edges(), |b| b.n_edges());
         format!("girih.Batch(number={}, batch_size={}, num_edges={n_edges})", self.arrays.number, self.arrays.n_seeds)
     }
 }
@@ -189,12 +209,12 @@ impl Block {
     }
 
     pub fn block(&self) -> &girih_sampling::Block {
-        &self.batch.get().arrays.batch.blocks[self.at]
+        &self.batch.get().arrays.batch.blocks.blocks[self.at]
     }
 
-    /// Graph that the block was sampled from.
-    pub fn graph(&self) -> &girih_graph_format::Csr {
-        &self.batch.get().core.csr
+    /// Graph that the block was sampled from; `None` if its edges have times.
+    pub fn graph(&self) -> Option<&girih_graph_format::Csr> {
+        self.batch.get().core.csr()
     }
 }
 

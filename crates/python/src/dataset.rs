@@ -1,20 +1,26 @@
 //! `load` and `Dataset`: graph, features, labels and splits.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytemuck::cast_slice;
-use girih_datasets::{Dataset as Data, Features, Labels, LoadOptions, Split};
+use girih_datasets::{Dataset as Data, Features, Labels, LoadOptions, ReverseEdges, Split, TypeFeatures, TypedParts};
+use girih_graph_format::file::ReadTimes;
 use girih_graph_format::{NodeId, Permutation};
 use girih_reorder::OrderKind;
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::arrays::{Ids, as_array, classes, frozen_view, ids_array, matrix, node_ids};
 use crate::errors::{of_dataset, of_features, value_error};
 use crate::features::FeatureStore;
 use crate::graph::Graph;
+use crate::options::Options;
 use crate::threads::{interruptible, on_pool};
+use crate::timed::TimedGraph;
+use crate::typed::TypedGraph;
 
 /// Graph, features, labels and splits of one set of nodes.
 #[pyclass(frozen, module = "girih")]
@@ -31,22 +37,31 @@ impl Dataset {
         let features = data.features.clone().map(|features| Py::new(py, FeatureStore::of(features))).transpose()?;
         Ok(Self { data: Arc::new(data), graph: Py::new(py, graph)?, features })
     }
+
+    /// Nodes that labels and splits are of: those of the target, or all.
+    fn labelled(&self) -> Range<usize> {
+        self.data.typed.as_ref().map_or(0..self.data.n_nodes(), |typed| typed.target_ids())
+    }
 }
 
 /// Loads or generates the data set of a SPEC: a path, or `synth:NAME[@SCALE][,key=value…]`.
 #[pyfunction]
-#[pyo3(signature = (spec, *, codec = None, symmetrize = None, split = None, seed = 0))]
-pub fn load(
-    py: Python<'_>,
-    spec: PathBuf,
-    codec: Option<&str>,
-    symmetrize: Option<bool>,
-    split: Option<usize>,
-    seed: u64,
-) -> PyResult<Dataset> {
-    let codec = codec.map(|codec| codec.parse().map_err(of_features)).transpose()?;
-    let options = LoadOptions { codec, symmetrize, split, seed, ..LoadOptions::default() };
-    let is_plain = symmetrize.is_none() && seed == 0;
+#[pyo3(signature = (spec, **options))]
+pub fn load(py: Python<'_>, spec: PathBuf, options: Option<&Bound<'_, PyDict>>) -> PyResult<Dataset> {
+    let mut given = Options::new("load", options)?;
+    let codec = given.take::<String>("codec")?.map(|codec| codec.parse().map_err(of_features)).transpose()?;
+    let (symmetrize, split) = (given.take("symmetrize")?, given.take("split")?);
+    let (seed, labels, target) = (given.or("seed", 0)?, given.take::<PathBuf>("labels")?, given.take("target")?);
+    let reverse = given.take("reverse")?.map(|add: bool| if add { ReverseEdges::Add } else { ReverseEdges::No });
+    let columns = given.take::<String>("columns")?.map(|columns| columns.parse().map_err(value_error)).transpose()?;
+    let edge_features: Vec<String> = given.or("edge_features", Vec::new())?;
+    // Features of edges are read with their times alone.
+    let has_times = given.or("times", false)? || !edge_features.is_empty();
+    given.finish()?;
+    let is_plain = symmetrize.is_none() && seed == 0 && columns.is_none() && !has_times;
+    let times = if has_times { ReadTimes::Required } else { ReadTimes::No };
+    let of_data = LoadOptions { labels, target, reverse, columns, times, edge_features, ..LoadOptions::default() };
+    let options = LoadOptions { codec, symmetrize, split, seed, ..of_data };
     let spec = spec.to_string_lossy().into_owned();
     let of = spec.clone();
     let data = interruptible(py, move || girih_datasets::load(&of, &options))?.map_err(of_dataset)?;
@@ -55,6 +70,16 @@ pub fn load(
 
 /// Training, validation and test nodes: ids, or masks of all nodes.
 type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// Split of `n_nodes` nodes.
+fn of_parts((train, val, test): &Parts<'_>, n_nodes: usize) -> PyResult<Split> {
+    let part = |what, nodes: &Bound<'_, PyAny>| node_ids(what, nodes, n_nodes);
+    Ok(Split {
+        train: part("training node", train)?,
+        val: part("validation node", val)?,
+        test: part("test node", test)?,
+    })
+}
 
 /// Labels of an array: a class for each node, or a row of 0 and 1.
 fn labels(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
@@ -83,15 +108,79 @@ impl Dataset {
             Some((rows, Err(_))) => Some(Py::new(py, FeatureStore::of(Features::Dense(matrix("x", rows)?)))?),
         };
         let features = store.as_ref().map(|store| Features::clone(&store.get().features));
-        let part = |what, nodes: &Bound<'_, PyAny>| node_ids(what, nodes, csr.n_rows());
-        let split = split.map(|(train, val, test)| {
-            let (train, val) = (part("training node", &train)?, part("validation node", &val)?);
-            Ok::<_, PyErr>(Split { train, val, test: part("test node", &test)? })
-        });
-        let splits = split.transpose()?.into_iter().collect();
+        let splits = split.map(|split| of_parts(&split, csr.n_rows())).transpose()?.into_iter().collect();
         let labels = y.map(labels).transpose()?;
         let made = on_pool(py, || Data::new(name, csr.clone(), features, labels, splits))?.map_err(of_dataset)?;
         Ok(Self { data: Arc::new(made), graph: graph.clone().unbind(), features: store })
+    }
+
+    /// Data of a graph with types.
+    #[staticmethod]
+    #[pyo3(signature = (graph, target, x = None, y = None, split = None, *, name = "data"))]
+    fn of_types(
+        graph: &Bound<'_, TypedGraph>,
+        target: &str,
+        x: Option<&Bound<'_, PyDict>>,
+        y: Option<&Bound<'_, PyAny>>,
+        split: Option<Parts<'_>>,
+        name: &str,
+    ) -> PyResult<Self> {
+        let (py, held) = (graph.py(), &graph.get().held);
+        let target = held.node_type(target)?;
+        let sizes = &held.graph.sizes().node_types;
+        let mut features = vec![TypeFeatures::None; sizes.len()];
+        for (of, rows) in x.into_iter().flatten() {
+            let of: String = of.extract()?;
+            let rows = match rows.cast::<FeatureStore>() {
+                Ok(store) => Features::clone(&store.get().features),
+                Err(_) => Features::Dense(matrix(&format!("x of {of}"), &rows)?),
+            };
+            features[held.node_type(&of)?] = TypeFeatures::Given(rows);
+        }
+        let splits = split.map(|split| of_parts(&split, sizes[target])).transpose()?.into_iter().collect();
+        let labels = y.map(labels).transpose()?;
+        let parts = TypedParts { graph: held.graph.clone(), features, target, labels, splits, names: None };
+        let name = name.to_owned();
+        let data = on_pool(py, || parts.into_dataset(name))?.map_err(of_dataset)?;
+        Self::of(py, data, None)
+    }
+
+    /// Graph with types of nodes and edges; `None` if the data has none.
+    #[getter]
+    fn typed_graph(&self) -> Option<TypedGraph> {
+        self.data.typed.as_ref().map(|typed| TypedGraph::of(typed.graph.clone()))
+    }
+
+    /// Edges with times; `None` if the data has none.
+    #[getter]
+    fn timed_graph(&self) -> Option<TimedGraph> {
+        self.data.timed.as_ref().map(|rows| TimedGraph { rows: Arc::clone(rows) })
+    }
+
+    /// Node type with labels and splits; `None` if the data has no types.
+    #[getter]
+    fn target(&self) -> Option<&str> {
+        let typed = self.data.typed.as_ref()?;
+        Some(&typed.graph.schema().node_types()[typed.target].name)
+    }
+
+    /// Features of each node type that has some.
+    #[getter]
+    fn type_features<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let made = PyDict::new(py);
+        let Some(typed) = &self.data.typed else { return Ok(made) };
+        let types = typed.graph.schema().node_types();
+        if let [only] = types
+            && let Some(rows) = &self.features
+        {
+            made.set_item(&only.name, rows.clone_ref(py))?;
+        }
+        for (of, features) in types.iter().zip(&typed.features) {
+            if let Some(rows) = features.given() {
+                made.set_item(&of.name, Py::new(py, FeatureStore::of(rows.clone()))?)?;
+            }
+        }
+        Ok(made)
     }
 
     #[getter]
@@ -115,29 +204,32 @@ impl Dataset {
         self.features.as_ref().map_or(Ok(None), |features| FeatureStore::rows(features.bind(py)))
     }
 
-    /// Class of each node, −1 if unknown; or a row of 0 and 1 for each node.
+    /// Class of each node, −1 if unknown; or a row of 0 and 1 for each node. Of data with types, for the target's nodes.
     #[getter]
     fn y<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match &slf.get().data.labels {
             None => Ok(None),
             Some(Labels::Single { classes, .. }) => {
-                let of: &[i32] = cast_slice(classes);
+                let of: &[i32] = &cast_slice(classes)[slf.get().labelled()];
                 let classes = PyArray1::from_iter(slf.py(), of.iter().map(|&class| i64::from(class)));
                 Ok(Some(classes.into_any()))
             }
             Some(Labels::Multi { targets, .. }) => {
+                let nodes = slf.get().labelled();
+                let values = nodes.start * targets.n_cols()..nodes.end * targets.n_cols();
                 // SAFETY: the values belong to the data set, which is frozen.
-                let flat = unsafe { frozen_view(slf, targets.data()) }?;
-                Ok(Some(flat.reshape([targets.n_rows(), targets.n_cols()])?.into_any()))
+                let flat = unsafe { frozen_view(slf, &targets.data()[values]) }?;
+                Ok(Some(flat.reshape([nodes.len(), targets.n_cols()])?.into_any()))
             }
         }
     }
 
-    /// Ids of training, validation and test nodes of the first split; `None` without a split.
+    /// Ids of training, validation and test nodes of the first split; `None` without a split. Of data with types, ids
+    /// inside the target.
     #[getter]
     fn split<'py>(&self, py: Python<'py>) -> Option<(Ids<'py>, Ids<'py>, Ids<'py>)> {
-        let split = self.data.splits.first()?;
-        let ids = |nodes: &[NodeId]| ids_array(py, nodes);
+        let (split, first) = (self.data.splits.first()?, self.labelled().start as NodeId);
+        let ids = |nodes: &[NodeId]| ids_array(py, &nodes.iter().map(|node| node - first).collect::<Vec<_>>());
         Some((ids(&split.train), ids(&split.val), ids(&split.test)))
     }
 

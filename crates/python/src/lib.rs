@@ -1,7 +1,9 @@
 //! Native half of the Python package `girih`: graphs, samplers, features and training for NumPy arrays.
 //!
 //! - [`graph`]: `Graph`, from arrays in memory or from files; [`dataset`]: `load` and `Dataset`.
-//! - [`sampler`]: `Sampler` and the other samplers; [`batch`]: what they return; [`loader`]: batches made ahead.
+//! - [`sampler`]: `Sampler` and the other samplers, over a [`core`]; [`batch`]: what they return; [`loader`]: batches made
+//!   ahead; [`spares`]: memory of batches that is used again.
+//! - [`typed`]: graphs with types, and their batches; [`timed`]: graphs whose edges have times.
 //! - [`features`]: `FeatureStore`, dense or compressed.
 //! - [`train`]: whole trainings; [`checkpoint`]: what they leave, and its predictions; [`device`]: where both compute.
 //! - `cuda`: batches and features on a GPU, beside the work of `PyTorch`.
@@ -19,6 +21,7 @@
 mod arrays;
 mod batch;
 mod checkpoint;
+mod core;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod dataset;
@@ -30,8 +33,11 @@ mod loader;
 mod nn;
 mod options;
 mod sampler;
+mod spares;
 mod threads;
+mod timed;
 mod train;
+mod typed;
 mod walks;
 
 use pyo3::prelude::*;
@@ -76,7 +82,11 @@ mod _girih {
     #[pymodule_export]
     use super::threads::{num_threads, set_num_threads};
     #[pymodule_export]
+    use super::timed::TimedGraph;
+    #[pymodule_export]
     use super::train::{default_config, train};
+    #[pymodule_export]
+    use super::typed::{TypedBatch, TypedBlock, TypedGraph, TypedSampler};
     #[pymodule_export]
     use super::walks::random_walks;
 

@@ -1,7 +1,7 @@
 """What the adapter for DGL has to hold.
 
-The properties are those that DGL's own tests check of NeighborSampler and DataLoader on graphs of one type. Not here:
-heterographs (refused), `prefetch_*` (use `features=`), `edge_dir="out"`, worker processes (threads are instead of them).
+The properties are those that DGL's own tests check of NeighborSampler and DataLoader. Not here: `prefetch_*` (use
+`features=`), `edge_dir="out"`, worker processes (threads are instead of them).
 """
 
 import gc
@@ -127,6 +127,77 @@ def test_graphs_there_and_back(idtype):
     assert gd.to_dgl(gd.graph_of(lonely)).num_nodes() == 5
 
 
+def random_heterograph(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def pairs(a, b, n):
+        drawn = torch.randperm(a * b, generator=generator)[:n]
+        return drawn // b, drawn % b
+
+    source, destination = pairs(30, 80, 200)
+    return dgl.heterograph(
+        {
+            ("author", "writes", "paper"): (source, destination),
+            ("paper", "written", "author"): (destination, source),
+            ("paper", "cites", "paper"): pairs(80, 80, 400),
+        },
+        num_nodes_dict={"paper": 80, "author": 30},
+    )
+
+
+@pytest.mark.parametrize("fanouts", [[3, 4], [{"writes": 1, "written": 0, ("paper", "cites", "paper"): 2}, 4]])
+def test_blocks_of_heterographs(fanouts):
+    g = random_heterograph()
+    graph = gd.typed_graph_of(g)
+    x = {"paper": np.arange(80, dtype=np.float32)[:, None]}
+    for made in (g, graph):
+        loader = gd.NeighborLoader(made, {"paper": torch.arange(80)}, fanouts, batch_size=30, features=x)
+        assert len(loader) == 3
+        for inputs, outputs, blocks in loader:
+            assert len(blocks) == 2 and outputs["author"].numel() == 0
+            assert (blocks[0].srcnodes["paper"].data["feat"][:, 0].long() == inputs["paper"]).all()
+            for block, of_layer in zip(blocks, fanouts):
+                for of in g.canonical_etypes:
+                    most = of_layer if isinstance(of_layer, int) else of_layer.get(of, of_layer.get(of[1]))
+                    source, destination = block.edges(etype=of)
+                    ends = block.srcnodes[of[0]].data[dgl.NID][source], block.dstnodes[of[2]].data[dgl.NID][destination]
+                    named = g.find_edges(block.edges[of].data[dgl.EID], etype=of)
+                    assert all(a.equal(b) for a, b in zip(ends, named))
+                    degrees = block.in_degrees(etype=of)
+                    assert degrees.numel() == 0 or int(degrees.max()) <= most
+            for block in blocks:
+                for of in g.ntypes:
+                    n = block.num_dst_nodes(of)
+                    assert block.srcnodes[of].data[dgl.NID][:n].equal(block.dstnodes[of].data[dgl.NID])
+
+
+def test_heterographs_there_and_back():
+    g = random_heterograph()
+    back = gd.to_dgl(gd.typed_graph_of(g))
+    assert back.canonical_etypes == g.canonical_etypes or set(back.canonical_etypes) == set(g.canonical_etypes)
+    for of in g.canonical_etypes:
+        assert all(a.equal(b) for a, b in zip(back.edges(etype=of, order="eid"), g.edges(etype=of, order="eid")))
+    data = girih.load("synth:ogbn-mag@0.0005,classes=4")
+    made = gd.to_dgl(data)
+    assert made.nodes["paper"].data["feat"].shape == (data.typed_graph.num_nodes["paper"], 128)
+    assert made.nodes["paper"].data["train_mask"].sum() == len(data.split[0])
+
+
+def test_all_neighbors_of_heterographs_give_the_output_of_the_whole_graph():
+    from dgl.nn import HeteroGraphConv, SAGEConv
+
+    g = random_heterograph()
+    convs = [HeteroGraphConv({of: SAGEConv(4, 4, "mean") for of in g.etypes}) for _ in range(2)]
+    x = {"paper": torch.rand(80, 4), "author": torch.rand(30, 4)}
+    whole = convs[1](g, convs[0](g, x))["paper"]
+    loader = gd.NeighborLoader(g, {"paper": torch.arange(80)}, [-1, -1], batch_size=30, features=x)
+    for _, outputs, blocks in loader:
+        h = blocks[0].srcdata["feat"]
+        for conv, block in zip(convs, blocks):
+            h = conv(block, (h, {of: rows[: block.num_dst_nodes(of)] for of, rows in h.items()}))
+        assert torch.allclose(h["paper"], whole[outputs["paper"]], atol=1e-5)
+
+
 def test_data_set_to_dgl():
     data = girih.load("synth:planted,nodes=300,degree=8")
     g = gd.to_dgl(data)
@@ -137,8 +208,16 @@ def test_data_set_to_dgl():
 def test_refusals():
     g = random_graph()
     hetero = dgl.heterograph({("a", "to", "b"): ([0], [0]), ("b", "of", "a"): ([0], [0])})
-    with pytest.raises(NotImplementedError, match="heterograph.*to_homogeneous"):
+    with pytest.raises(ValueError, match="heterograph.*typed_graph_of"):
         gd.graph_of(hetero)
+    for options in ({"prob": "w"}, {"draws": "labor"}, {"index_dtype": "int32"}):
+        with pytest.raises(NotImplementedError, match=next(iter(options))):
+            gd.NeighborLoader(hetero, {"a": [0]}, [2], **options)
+    for seeds in (torch.arange(1), {"a": [0], "b": [0]}):
+        with pytest.raises(ValueError, match="dict of one node type"):
+            gd.NeighborLoader(hetero, seeds, [2])
+    with pytest.raises(ValueError, match="says nothing of the edge type"):
+        gd.NeighborLoader(hetero, {"a": [0]}, [{"to": 2}])
     with pytest.raises(TypeError, match="DGLGraph"):
         gd.graph_of([1])
     block = dgl.create_block(([0], [0]))

@@ -3,8 +3,7 @@
 The properties are those that PyG's own tests check of NeighborLoader, NodeLoader, LinkNeighborLoader, LinkLoader,
 ClusterLoader and GraphSAINTSampler. These of them do not hold here:
 
-- heterogeneous data, and all that follows time (`time_attr`, `input_time`, `edge_label_time`,
-  `temporal_strategy`): refused by name.
+- types and times: see `test_pyg_types.py`.
 - the order of nodes: PyG's is that of first sight; here new nodes ascend in each hop.
 - a fan-out of 0, and parallel edges: refused.
 - worker processes of `girih.pyg.NeighborLoader` itself: it has threads. PyG's loaders over girih's sampler have them.

@@ -150,9 +150,9 @@ def test_data_set_to_pyg():
 
 REFUSED = [
     (NotImplementedError, "disjoint", {"disjoint": True, "subgraph_type": "induced"}),
-    (NotImplementedError, "time_attr", {"time_attr": "time"}),
-    (NotImplementedError, "temporal_strategy", {"temporal_strategy": "last"}),
-    (NotImplementedError, "edge type", {"num_neighbors": {("a", "to", "a"): [2]}}),
+    (ValueError, "time_attr: data has no 'time'", {"time_attr": "time"}),
+    (ValueError, "temporal_strategy", {"temporal_strategy": "last"}),
+    (ValueError, "edge type", {"num_neighbors": {("a", "to", "a"): [2]}}),
     (ValueError, "weight_attr", {"weight_attr": "absent"}),
     (ValueError, "weight_attr", {"weight_attr": "y"}),
     (ValueError, "sideways", {"subgraph_type": "sideways"}),
@@ -164,7 +164,7 @@ OWN = [
     (NotImplementedError, "persistent_workers", {"persistent_workers": True}),
     (NotImplementedError, "worker_init_fn", {"worker_init_fn": print}),
     (NotImplementedError, "batch_sampler", {"batch_sampler": [[1]]}),
-    (NotImplementedError, "input_time", {"input_time": torch.arange(N)}),
+    (ValueError, "input_time", {"input_time": torch.arange(N)}),
     (TypeError, "no argument 'nonsense'", {"nonsense": 1}),
     (TypeError, "neighbor_sampler", {"neighbor_sampler": object()}),
     (ValueError, "sampler and shuffle", {"sampler": [1], "shuffle": True}),
@@ -204,8 +204,11 @@ def test_arguments_that_change_nothing_are_accepted():
 
 def test_bad_data():
     data = random_data()
-    for make in (gp.graph_of, lambda d: gp.NeighborLoader(d, [2]), lambda d: gp.LinkNeighborLoader(d, [2]), gp.reorder):
+    for make in (gp.graph_of, lambda d: gp.ClusterLoader(d, 2), gp.reorder):
         with pytest.raises(NotImplementedError, match="HeteroData"):
+            make(HeteroData())
+    for make in (lambda d: gp.NeighborLoader(d, [2], "a"), lambda d: gp.LinkNeighborLoader(d, [2]), gp.typed_graph_of):
+        with pytest.raises(ValueError, match="without a node type"):
             make(HeteroData())
     with pytest.raises(TypeError, match="list"):
         gp.graph_of([1, 2, 3])
@@ -227,11 +230,11 @@ def test_bad_data():
     for make in (gp.NeighborSampler, gp.NeighborLoader, gp.LinkNeighborLoader):
         with pytest.raises(ValueError, match="3 nodes.*graph_of"):
             make(data, [2], graph=other)
-    with pytest.raises(NotImplementedError, match="edge_label_time"):
+    with pytest.raises(ValueError, match="edge_label_time"):
         gp.LinkNeighborLoader(data, [2], edge_label_time=torch.arange(E))
     with pytest.raises(NotImplementedError, match="save_dir"):
         gp.GraphSAINTNodeSampler(data, 10, save_dir="here")
-    with pytest.raises(NotImplementedError, match="time"):
+    with pytest.raises(ValueError, match="input_time"):
         next(iter(NodeLoader(data, node_sampler=gp.NeighborSampler(data, [2]), input_time=torch.arange(N))))
 
 

@@ -160,7 +160,8 @@ fn first_places(n_distinct: usize, rows: &[u32]) -> Result<Vec<u32>, SampleError
     Ok(first_of)
 }
 
-fn drew_anew() -> SampleError {
+/// Error of a batch that is no single list.
+pub(crate) fn drew_anew() -> SampleError {
     SampleError::invalid(
         "all nodes of the mini-batch drew anew in every hop, so that it is no single list of edges; read its blocks, or let \
          nodes draw once",

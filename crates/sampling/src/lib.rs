@@ -76,7 +76,8 @@ pub use subgraph::{Subgraph, SubgraphSampler};
 pub use timed::{Admits, Bound, Strategy, TimeRule, TimedBatch, TimedOptions, TimedSampler, TimedSeed};
 pub use topology::{DrawnHop, Hop, HopSource, Topology};
 pub use typed::{
-    FanOutRules, RelationRows, TypedBatch, TypedBlock, TypedExcluded, TypedFanOut, TypedOptions, TypedSampler,
+    FanOutRules, RelationRows, TypedBatch, TypedBlock, TypedEdgeList, TypedExcluded, TypedFanOut, TypedOptions,
+    TypedSampler, TypedSeeds,
 };
 pub use walk::{Node2Vec, RandomWalks, WalkOptions, Walks};
 pub use walker::Walker;

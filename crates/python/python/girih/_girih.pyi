@@ -1,7 +1,7 @@
 """Native half of girih. Arrays that are called views share the memory of their owner and keep it."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
 import numpy as np
@@ -27,6 +27,11 @@ __all__ = [
     "DeviceArray",
     "ForwardPass",
     "Sampler",
+    "TimedGraph",
+    "TypedBatch",
+    "TypedBlock",
+    "TypedGraph",
+    "TypedSampler",
     "__version__",
     "cuda_empty_cache",
     "cuda_memory",
@@ -56,6 +61,8 @@ _Draws = Literal["node", "layer", "labor"]
 _Dtype = Literal["int64", "int32"]
 _Path = str | os.PathLike[str]
 _Duplicates = Literal["refuse", "merge", "sum", "keep"]
+_Bound = Literal["seed", "path", "batch"]
+_EdgeType = tuple[str, str, str]
 
 @final
 class Graph:
@@ -132,6 +139,73 @@ class Graph:
         """Numbers of nodes, edges, self loops, isolated nodes and components; degrees; symmetry."""
 
 @final
+class TypedGraph:
+    """Directed graph whose nodes and edges have types. An edge type is (source type, relation, destination type).
+
+    Nodes have ids inside their type. Edges are named by their columns in the `edge_index` of their type.
+    """
+
+    def __new__(
+        cls,
+        num_nodes: Mapping[str, int],
+        edge_index: Mapping[_EdgeType, ArrayLike],
+        *,
+        reverse_types: Mapping[_EdgeType, _EdgeType] | None = None,
+        duplicates: _Duplicates = "refuse",
+    ) -> TypedGraph:
+        """Graph of the edges `edge_index[type][0, e] → edge_index[type][1, e]` of each type.
+
+        num_nodes: number of nodes of each type.
+        reverse_types: edge types that have the edges of another in the other direction; `exclude` leaves out both.
+        duplicates: rule for an edge that is listed twice, see `Graph.from_edge_index`.
+
+        Raises IndexError for an id that no node of the type has, ValueError for an end without a number of nodes, a
+        repeated edge or another shape.
+        """
+    @property
+    def num_nodes(self) -> dict[str, int]: ...
+    @property
+    def num_edges(self) -> dict[_EdgeType, int]: ...
+    @property
+    def node_types(self) -> list[str]: ...
+    @property
+    def edge_types(self) -> list[_EdgeType]: ...
+    @property
+    def csr(self) -> dict[_EdgeType, tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """Offsets of destinations and sources of each edge type: read-only views."""
+    @property
+    def edge_ids(self) -> dict[_EdgeType, NDArray[np.int64] | None]:
+        """Name of each edge, in the order of rows: read-only views. None: the position is the name."""
+    def edge_index(self) -> dict[_EdgeType, NDArray[np.int64]]:
+        """Sources and destinations (2 × edges) of each edge type, in the order of rows."""
+
+@final
+class TimedGraph:
+    """Directed graph whose edges have times, and may repeat. They are named by their columns in `edge_index`."""
+
+    @staticmethod
+    def from_edge_index(edge_index: ArrayLike, times: ArrayLike, num_nodes: int | None = None) -> TimedGraph:
+        """Graph of the edges `edge_index[0, e] → edge_index[1, e]` at `times[e]`, in any order.
+
+        times: integers of any unit. Where nodes have times, an edge may have that of its source.
+        num_nodes: the largest id plus one if it is not given.
+
+        Raises IndexError for an id that no node has, ValueError for another number of times, TypeError for times that are
+        no integers.
+        """
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_edges(self) -> int: ...
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Earliest and latest time; None without edges."""
+    def edge_index(self) -> NDArray[np.int64]:
+        """Sources and destinations (2 × num_edges), by the names of edges."""
+    def times(self) -> NDArray[np.int64]:
+        """Time of each edge, by its name."""
+
+@final
 class Block:
     """Bipartite graph of one layer. Its destinations are the first `num_dst` of its sources."""
 
@@ -172,6 +246,9 @@ class Batch:
     @property
     def weights(self) -> NDArray[np.float32] | None:
         """Weight of each edge, for samplers that correct for edges they leave out."""
+    @property
+    def batch(self) -> NDArray[np.int64] | None:
+        """Position of the seed whose subgraph each node is in; None where seeds share their nodes."""
     @property
     def loss_weights(self) -> NDArray[np.float32] | None:
         """Weight of each node in the loss (GraphSAINT)."""
@@ -253,14 +330,38 @@ class Sampler:
 
         num_presampled: subgraphs that the weights of walks are estimated from.
         """
+    @staticmethod
+    def timed(
+        graph: TimedGraph,
+        num_neighbors: Sequence[int],
+        *,
+        until: _Bound | None = None,
+        before: _Bound | None = None,
+        window: int | None = None,
+        strategy: Literal["uniform", "last"] = "uniform",
+        replace: bool = False,
+        expand: Literal["once", "per-layer"] = "once",
+        index_dtype: _Dtype = "int64",
+        edge_ids: bool = True,
+    ) -> Sampler:
+        """Draws some earlier in-neighbors of each node, hop by hop. Each seed has a time; `sample` takes `times`.
+
+        until, before: edges up to a bound, or before it. "seed" (the default of `until`): the time of the seed, in all
+            hops, and a subgraph for each seed, whose position is `batch`. "path": in later hops the time of the edge just
+            taken. "batch": the earliest time of the seeds, which then share their nodes.
+        window: largest distance of an edge's time from the bound.
+        strategy: "uniform", or "last" for the latest edges.
+        """
     @property
-    def graph(self) -> Graph: ...
+    def graph(self) -> Any:
+        """The graph, which has times where the sampler follows time."""
     @property
     def has_seeds(self) -> bool: ...
     def sample(
         self,
         seeds: ArrayLike | None = None,
         *,
+        times: ArrayLike | None = None,
         seed: int = 0,
         epoch: int = 0,
         batch: int = 0,
@@ -269,9 +370,100 @@ class Sampler:
         """Batch of these seeds: ids of nodes, or a mask of all nodes.
 
         A seed that is listed repeatedly has a copy each time, with equal neighbors.
+        times: time of each seed, of samplers that follow time.
         exclude: names of edges that are not drawn.
 
         Raises IndexError for a seed that no node is.
+        """
+
+@final
+class TypedBlock:
+    """Edges of one layer by type. Destinations of a node type are the first of its sources."""
+
+    @property
+    def num_src(self) -> dict[str, int]: ...
+    @property
+    def num_dst(self) -> dict[str, int]: ...
+    @property
+    def num_edges(self) -> dict[_EdgeType, int]: ...
+    @property
+    def n_id(self) -> dict[str, NDArray[np.int64]]:
+        """Ids inside the type of the sources, the destinations first."""
+    def csc(self) -> dict[_EdgeType, tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]]:
+        """Offsets of destinations, sources by local id, and names of edges, of each edge type."""
+
+@final
+class TypedBatch:
+    """Mini-batch of a typed graph. Arrays are views of its memory, which goes back to its sampler with the last of them."""
+
+    @property
+    def edge_index(self) -> dict[_EdgeType, NDArray[np.int64]]:
+        """Sources and destinations by local id (2 × edges) of each edge type, hop after hop."""
+    @property
+    def n_id(self) -> dict[str, NDArray[np.int64]]:
+        """Ids inside the type: the seeds, then the nodes that each hop found."""
+    @property
+    def e_id(self) -> dict[_EdgeType, NDArray[np.int64]] | None:
+        """Name of each edge; None if the sampler was made with `edge_ids=False`."""
+    @property
+    def x(self) -> dict[str, NDArray[np.float32]]:
+        """Feature rows of `n_id`, of the types that the loader has features of."""
+    @property
+    def digest(self) -> int:
+        """Digest of the blocks, as `girih sample` prints it: equal batches have equal ones."""
+    @property
+    def batch_size(self) -> int:
+        """Number of seeds."""
+    @property
+    def num_seeds(self) -> dict[str, int]:
+        """Number of seeds of each type that has some."""
+    @property
+    def number(self) -> int:
+        """Number of the batch in its epoch."""
+    @property
+    def num_sampled_nodes(self) -> dict[str, list[int]]:
+        """Number of seeds, then of the nodes that each hop found, of each type."""
+    @property
+    def num_sampled_edges(self) -> dict[_EdgeType, list[int]]:
+        """Number of edges that each hop drew, of each type."""
+    def blocks(self) -> list[TypedBlock]:
+        """A block for each layer, the inputs first."""
+
+@final
+class TypedSampler:
+    """Sampler of neighbors by edge type. A batch depends on graph, seeds and (seed, epoch, batch) alone."""
+
+    def __new__(
+        cls,
+        graph: TypedGraph,
+        num_neighbors: Sequence[int] | Mapping[Any, Sequence[int]],
+        *,
+        replace: bool = False,
+        expand: Literal["once", "per-layer"] = "once",
+        edge_ids: bool = True,
+    ) -> TypedSampler:
+        """Draws some in-neighbors of each node by each edge type, hop by hop.
+
+        num_neighbors: for each hop, from the seeds outward; -1 for all, 0 to not follow the type. One list for all types,
+            or lists by edge type, by relation ("writes") and, with "*", for all others.
+        replace, expand, edge_ids: as in `Sampler`.
+        """
+    @property
+    def graph(self) -> TypedGraph: ...
+    def sample(
+        self,
+        seeds: tuple[str, ArrayLike] | Mapping[str, ArrayLike],
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        batch: int = 0,
+        exclude: Mapping[_EdgeType, ArrayLike] | None = None,
+    ) -> TypedBatch:
+        """Batch of these seeds, each listed once: a node type and ids (or a mask), or several types.
+
+        exclude: names of edges that are not drawn, by type; those of reverse types are not drawn, either.
+
+        Raises IndexError for a seed that no node is, ValueError for a repeated seed or an unknown type.
         """
 
 @final
@@ -280,8 +472,8 @@ class BatchLoader:
 
     def __new__(
         cls,
-        sampler: Sampler,
-        seeds: ArrayLike | None,
+        sampler: Sampler | TypedSampler,
+        seeds: ArrayLike | tuple[str, ArrayLike] | None,
         *,
         batch_size: int = 1024,
         shuffle: bool = True,
@@ -289,18 +481,19 @@ class BatchLoader:
         seed: int = 0,
         threads: int = 1,
         num_batches: int | None = None,
-        features: FeatureStore | None = None,
+        features: FeatureStore | dict[str, FeatureStore] | None = None,
+        times: ArrayLike | None = None,
     ) -> BatchLoader: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Epoch: ...
     def epoch(self, number: int, *, first: int = 0) -> Epoch: ...
 
 @final
-class Epoch(Iterator[Batch]):
-    """Batches of one epoch, in order. Its threads end with it."""
+class Epoch(Iterator[Any]):
+    """Batches of one epoch, in order: `Batch`, or `TypedBatch` of a typed graph. Its threads end with it."""
 
     def __iter__(self) -> Epoch: ...
-    def __next__(self) -> Batch: ...
+    def __next__(self) -> Any: ...
     def __len__(self) -> int: ...
     def close(self) -> None:
         """Ends the epoch and its threads before its last batch."""
@@ -356,10 +549,38 @@ class Dataset:
 
         Raises ValueError for a wrong number of rows or a wrong label, IndexError for a node that does not exist.
         """
+    @staticmethod
+    def of_types(
+        graph: TypedGraph,
+        target: str,
+        x: Mapping[str, FeatureStore | ArrayLike] | None = None,
+        y: ArrayLike | None = None,
+        split: tuple[ArrayLike, ArrayLike, ArrayLike] | None = None,
+        *,
+        name: str = "data",
+    ) -> Dataset:
+        """Data of a graph with types, for `train`.
+
+        target: node type that `y` and `split` are of.
+        x: rows of features by node type; types without rows learn some.
+        """
     @property
     def name(self) -> str: ...
     @property
-    def graph(self) -> Graph: ...
+    def graph(self) -> Graph:
+        """The graph; of data with types, all edges over global ids, without their types."""
+    @property
+    def typed_graph(self) -> TypedGraph | None:
+        """Graph with types of nodes and edges; None if the data has none."""
+    @property
+    def timed_graph(self) -> TimedGraph | None:
+        """Edges with times; None if the data has none."""
+    @property
+    def target(self) -> str | None:
+        """Node type that `y` and `split` are of; None if the data has no types."""
+    @property
+    def type_features(self) -> dict[str, FeatureStore]:
+        """Features of each node type that has some."""
     @property
     def features(self) -> FeatureStore | None: ...
     @property
@@ -422,8 +643,18 @@ def load(
     symmetrize: bool | None = None,
     split: int | None = None,
     seed: int = 0,
+    labels: _Path | None = None,
+    target: str | None = None,
+    reverse: bool | None = None,
+    columns: str | None = None,
+    times: bool = False,
+    edge_features: Sequence[str] | None = None,
 ) -> Dataset:
     """Data set of a path, whose format is recognised, or of `synth:NAME[@SCALE][,key=value…]`.
+
+    The options are those of `girih train`. `times` reads the times of an edge list, in the column that its header or
+    `columns="source,target,time"` names, and `edge_features` names columns beside them. `reverse` adds the reverse of each
+    edge type, and `target` is the node type with labels.
 
     Raises FileNotFoundError, MemoryError for generated data that does not fit, or ValueError that names the file.
     """

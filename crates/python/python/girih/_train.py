@@ -38,6 +38,13 @@ _SETTINGS: dict[str, tuple[str, str]] = {
     "test_links": ("links", "test"),
     "negatives": ("links", "negatives"),
     "embedding_width": ("links", "width"),
+    **{name: ("time", name) for name in "until before window".split()},
+    "time_strategy": ("time", "strategy"),
+    "edge_features": ("edges", "features"),
+    "edge_label": ("edges", "label"),
+    "time_encoding": ("edges", "time_encoding"),
+    "decoder": ("triples", "decoder"),
+    "distance": ("triples", "distance"),
     **{
         name: ("", name)
         for name in "epochs patience eval_every runs seed batch_size metric precision codec features_from".split()
@@ -45,7 +52,7 @@ _SETTINGS: dict[str, tuple[str, str]] = {
 }
 
 #: Sections that `train` also takes whole, as mappings.
-_SECTIONS = ("model", "optimizer", "batch", "links", "tiers")
+_SECTIONS = ("model", "optimizer", "batch", "links", "time", "edges", "triples", "node", "tiers")
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,10 @@ def config(*, model: str | Mapping[str, Any] = "gcn", task: str = "nodes", **set
         section, key = _SETTINGS[name]
         if name == "fanout" and isinstance(value, str):
             value = [int(hop) for hop in value.split(",")]
+        if name == "fanout" and isinstance(value, Mapping):
+            by_type = {of if isinstance(of, str) else ".".join(of): list(hops) for of, hops in value.items()}
+            value = by_type.pop("*", [])
+            made.setdefault(section, {})["fanout_by_type"] = by_type
         (made.setdefault(section, {}) if section else made)[key] = _plain(value)
     return made
 
@@ -172,8 +183,11 @@ def train(
     Raises ValueError if settings and data do not fit, and KeyboardInterrupt after Ctrl-C, which ends training after
     the current step.
     """
-    settings_text = json.dumps(config(model=model, task=task, **settings))
-    data = data if isinstance(data, Dataset) else _girih.load(data)
+    made = config(model=model, task=task, **settings)
+    settings_text = json.dumps(made)
+    if not isinstance(data, Dataset):
+        edge_features = made.get("edges", {}).get("features", [])
+        data = _girih.load(data, times="time" in made, edge_features=edge_features)
     if resume and out is None:
         raise ValueError("resume needs the folder of an earlier training: give out")
     curves = _Curves()

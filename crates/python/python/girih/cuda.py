@@ -233,9 +233,12 @@ class NeighborLoader:
         if features is not None and not isinstance(features, FeatureStore):
             features = FeatureStore(features, graph.device)
         if isinstance(num_neighbors, girih.Sampler):
-            self.sampler = sampler_of(num_neighbors, None, options)
+            made = sampler_of(num_neighbors, None, options)
         else:
-            self.sampler = sampler_of(graph.graph, num_neighbors, options)
+            made = sampler_of(graph.graph, num_neighbors, options)
+        if not isinstance(made, girih.Sampler):
+            raise NotImplementedError("GPUs sample graphs without types; sample on the CPU")
+        self.sampler = made
         seeds = seeds.detach().cpu().numpy() if isinstance(seeds, Tensor) else seeds
         self.graph, self.features, self.batch_size = graph, features, batch_size
         self.labels: Tensor | None = None if labels is None else torch.as_tensor(labels).to(graph.device)

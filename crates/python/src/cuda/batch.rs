@@ -12,8 +12,8 @@ use super::graph::Held;
 use super::guest::on_gpu;
 use super::prepared::{Prepared, list_of};
 use super::release::Release;
+use crate::core::Form;
 use crate::errors::value_error;
-use crate::sampler::Form;
 
 /// Mini-batch on a GPU, in memory of its own.
 #[pyclass(frozen, module = "girih._girih")]

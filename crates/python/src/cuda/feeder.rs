@@ -25,9 +25,9 @@ use super::features::{Gather, Held as HeldFeatures};
 use super::graph::Held;
 use super::guest::{OnGpu, of_compute, on_gpu};
 use super::prepared::{Prepared, Wanted};
+use crate::core::Core;
 use crate::errors::value_error;
 use crate::loader::closed;
-use crate::sampler::Core;
 use crate::threads::{TICK, without_gil};
 
 /// Batch to make.

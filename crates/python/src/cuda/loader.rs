@@ -46,7 +46,7 @@ impl CudaLoader {
             return Err(value_error("batch_size is 0; give at least 1"));
         }
         let (core, graph) = (Arc::clone(&sampler.get().core), Arc::clone(&graph.get().held));
-        if (core.csr.n_rows(), core.csr.nnz()) != (graph.csr.n_rows(), graph.csr.nnz()) {
+        if (core.n_nodes(), core.n_edges()) != (graph.csr.n_rows(), graph.csr.nnz()) {
             return Err(value_error("the sampler was made for another graph than the one on the GPU"));
         }
         let features = features.map(|features| Arc::clone(&features.get().held));
@@ -55,7 +55,7 @@ impl CudaLoader {
         }
         let (seeds, most) = match seeds {
             Some(seeds) => {
-                let seeds = sampler.get().seeds("seed", Some(seeds))?;
+                let (seeds, _) = sampler.get().seeds("seed", Some(seeds), None)?;
                 let most = batch_size.min(seeds.len()).max(1);
                 (seeds, most)
             }

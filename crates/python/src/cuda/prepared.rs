@@ -11,8 +11,8 @@ use girih_kernels::{CudaSparse, DeviceEdgeList, IndexWidth, SampledBatch, Scalin
 use pyo3::PyResult;
 
 use super::graph::Held;
+use crate::core::Form;
 use crate::nn::Kind;
-use crate::sampler::Form;
 
 /// Hop of a block, and kind of an operand of it.
 type Key = (usize, Kind);

@@ -61,7 +61,7 @@ impl CudaRequests {
 
     /// Requests a batch of distinct seeds, whose draws follow `seed`.
     fn request(&self, seeds: &Bound<'_, PyAny>, seed: u64) -> PyResult<()> {
-        let seeds = node_ids("seed", seeds, self.source.core.csr.n_rows())?;
+        let seeds = node_ids("seed", seeds, self.source.core.n_nodes())?;
         let mut requests = self.requests();
         let Some(Requests { sender, number }) = requests.as_mut() else {
             return Err(value_error("all batches were requested already; begin anew"));

@@ -127,7 +127,8 @@ impl Adjacency {
         }
         on_pool(py, || {
             let operands = sorted_rows(block)?;
-            let whole = graph.values().is_none().then(|| Whole { graph: graph.clone(), nodes: block.nodes.clone() });
+            let whole = graph.filter(|graph| graph.values().is_none());
+            let whole = whole.map(|graph| Whole { graph: graph.clone(), nodes: block.nodes.clone() });
             Ok(Self::new(Arc::new(operands.of_block(whole))))
         })?
     }

@@ -15,9 +15,9 @@ use girih_random::{PHILOX_MULTIPLIERS, PHILOX_ROUNDS, PHILOX_WEYL};
 use pulp::{Arch, Simd, WithSimd};
 
 use super::rows::RowScratch;
-use super::rule::{Drawn, Sink};
+use super::rule::{Drawn, DrawnRows, Sink};
+use crate::NodeId;
 use crate::key::HopDraws;
-use crate::{NodeId, Patch};
 
 /// Largest fan-out that lanes draw: the search for a taken position scans all earlier ones.
 pub(super) const MAX_FAN_OUT: usize = 64;
@@ -69,13 +69,13 @@ impl Default for Group {
 }
 
 /// Draws edges for each node of `frontier`: `count` neighbors, with replacement or without.
-pub(super) fn hop<S: Sink>(hop: Hop<'_, '_, S>) {
+pub(super) fn hop<R: DrawnRows, S: Sink>(hop: Hop<'_, '_, R, S>) {
     Arch::new().dispatch(hop);
 }
 
 /// The arguments of [`hop`].
-pub(super) struct Hop<'a, 'd, S> {
-    pub(super) patch: Patch<'a>,
+pub(super) struct Hop<'a, 'd, R, S> {
+    pub(super) rows: R,
     pub(super) frontier: &'a [NodeId],
     pub(super) count: u32,
     pub(super) replace: bool,
@@ -85,25 +85,25 @@ pub(super) struct Hop<'a, 'd, S> {
     pub(super) sink: &'a mut S,
 }
 
-impl<K: Sink> WithSimd for Hop<'_, '_, K> {
+impl<R: DrawnRows, K: Sink> WithSimd for Hop<'_, '_, R, K> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { patch, frontier, count, replace, draws, ring, mut drawn, sink } = self;
+        let Self { rows, frontier, count, replace, draws, ring, mut drawn, sink } = self;
         let first = |group: usize| (group * LANES).min(frontier.len());
         let nodes_of = |group: usize| &frontier[first(group)..first(group + 1)];
         let n_groups = frontier.len().div_ceil(LANES);
         for step in 0..n_groups + EDGES_AHEAD {
             for &node in nodes_of(step + OFFSETS_AHEAD) {
-                prefetch(patch.rows().indptr().as_ptr().wrapping_add(patch.row(node)));
+                rows.ask(node);
             }
             if step < n_groups {
-                ring.groups[step % RING].draw(simd, patch, nodes_of(step), (count, replace), draws, &mut ring.row);
+                ring.groups[step % RING].draw(simd, rows, nodes_of(step), (count, replace), draws, &mut ring.row);
             }
             if let Some(group) = step.checked_sub(EDGES_AHEAD) {
                 let n_nodes = nodes_of(group).len();
-                ring.groups[group % RING].read(patch, n_nodes, &mut ring.sources, &mut drawn, sink);
+                ring.groups[group % RING].read(rows, n_nodes, &mut ring.sources, &mut drawn, sink);
             }
         }
     }
@@ -115,25 +115,24 @@ impl Group {
     fn draw<S: Simd>(
         &mut self,
         simd: S,
-        patch: Patch<'_>,
+        rows: impl DrawnRows,
         nodes: &[NodeId],
         (count, replace): (u32, bool),
         draws: HopDraws,
         row: &mut RowScratch,
     ) {
         let (mut ids, mut degrees) = ([0; LANES], [0; LANES]);
-        let indptr = patch.rows().indptr();
         for (lane, &node) in nodes.iter().enumerate() {
-            let (start, end) = (indptr[patch.row(node)], indptr[patch.row(node) + 1]);
+            let range = rows.range(node);
             ids[lane] = node;
-            self.starts[lane] = start;
-            degrees[lane] = (end - start) as u32;
+            self.starts[lane] = range.start as u64;
+            degrees[lane] = range.len() as u32;
         }
         for lane in 0..LANES {
             let all = if replace && degrees[lane] > 0 { count } else { degrees[lane] };
             self.counts[lane] = all.min(count);
         }
-        let indices = patch.rows().indices().as_ptr();
+        let indices = rows.sources().as_ptr();
         for vector in 0..LANES / S::U32_LANES {
             let lanes = vector * S::U32_LANES..(vector + 1) * S::U32_LANES;
             let nodes = Nodes::<S> { id: of::<S>(&ids, vector), degree: of::<S>(&degrees, vector) };
@@ -199,7 +198,7 @@ impl Group {
     #[inline(always)]
     fn read<S: Sink>(
         &self,
-        patch: Patch<'_>,
+        rows: impl DrawnRows,
         n_nodes: usize,
         sources: &mut [NodeId],
         drawn: &mut Drawn<'_>,
@@ -210,12 +209,12 @@ impl Group {
         for lane in 0..n_nodes {
             let start = self.starts[lane] as usize;
             let positions = &self.positions[..self.counts[lane] as usize];
-            let row = &patch.rows().indices()[start..];
+            let row = &rows.sources()[start..];
             for (source, positions) in sources[n_read..].iter_mut().zip(positions) {
                 *source = row[positions[lane] as usize];
             }
             if let Some(edge_ids) = &mut drawn.edge_ids {
-                let first = patch.edge(start);
+                let first = rows.edge(start);
                 edge_ids.extend(positions.iter().map(|positions| first + u64::from(positions[lane])));
             }
             n_read += positions.len();
@@ -306,8 +305,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::DrawKey;
     use crate::key::Scheme;
+    use crate::{DrawKey, Patch};
 
     /// A word and a bound in every lane.
     struct WordBelow {

@@ -13,7 +13,7 @@ mod rule;
 mod shares;
 
 pub use rule::Draws;
-pub(crate) use rule::{Drawn, HopRule, Rule, Sink};
+pub(crate) use rule::{Drawn, DrawnRows, HopRule, Rule, Sink};
 pub(crate) use shares::{row_weights, shares};
 
 use crate::fan_out::Neighbors;
@@ -38,6 +38,26 @@ impl DrawScratch {
         self.rows.positions.clear();
         self.rows.draw(degree, (neighbors, replace), draws);
         &self.rows.positions
+    }
+
+    /// Draws edges of some rows for each node of `frontier`, all equally likely. `false`: the fan-out does not fit the
+    /// lanes, and nothing was drawn.
+    pub(crate) fn plain_hop<S: Sink>(
+        &mut self,
+        rows: impl DrawnRows,
+        frontier: &[NodeId],
+        (neighbors, replace): (Neighbors, bool),
+        draws: HopDraws,
+        drawn: Drawn<'_>,
+        sink: &mut S,
+    ) -> bool {
+        match neighbors {
+            Neighbors::Count(count) if count as usize <= lanes::MAX_FAN_OUT => {
+                lanes::hop(lanes::Hop { rows, frontier, count, replace, draws, ring: &mut self.lanes, drawn, sink });
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The last `count` positions below `degree`, ascending.
@@ -84,7 +104,7 @@ pub(crate) fn hop_of_shares<S: Sink>(
         }
         Neighbors::Count(count) if shares.is_none() && count as usize <= lanes::MAX_FAN_OUT && rule.is_plain() => {
             let (replace, ring) = (rule.replace, &mut scratch.lanes);
-            lanes::hop(lanes::Hop { patch, frontier, count, replace, draws, ring, drawn, sink });
+            lanes::hop(lanes::Hop { rows: patch, frontier, count, replace, draws, ring, drawn, sink });
         }
         _ => rows::hop(patch, frontier, hop_rule, draws, &mut scratch.rows, drawn, sink),
     }
@@ -143,8 +163,8 @@ mod tests {
             for isa in 0..3 {
                 let (mut by_lanes, mut ring) = ((vec![0], vec![], vec![]), lanes::Ring::default());
                 let drawn = Drawn { indptr: &mut by_lanes.0, edge_ids: Some(&mut by_lanes.1) };
-                let (patch, frontier, ring, sink) = (Patch::whole(&graph), &frontier[..], &mut ring, &mut by_lanes.2);
-                let hop = lanes::Hop { patch, frontier, count, replace, draws, ring, drawn, sink };
+                let (rows, frontier, ring, sink) = (Patch::whole(&graph), &frontier[..], &mut ring, &mut by_lanes.2);
+                let hop = lanes::Hop { rows, frontier, count, replace, draws, ring, drawn, sink };
                 match isa {
                     0 => Arch::new().dispatch(hop),
                     1 => Scalar128b.vectorize(hop),

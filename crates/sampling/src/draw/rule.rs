@@ -1,7 +1,11 @@
 //! [`Rule`]: the rule by which a hop draws edges, and the places that they go to.
 
+use std::ops::Range;
+
+use girih_machine::prefetch;
+
 use crate::fan_out::Neighbors;
-use crate::{Bias, ExcludedEdges, NodeId};
+use crate::{Bias, ExcludedEdges, NodeId, Patch};
 
 /// Scope of the draws of a hop: per node, per layer or shared by all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,6 +60,43 @@ pub(crate) struct Drawn<'a> {
     pub(crate) indptr: &'a mut Vec<u64>,
     /// Position of each edge in the graph, if wanted.
     pub(crate) edge_ids: Option<&'a mut Vec<u64>>,
+}
+
+/// Rows of edges that nodes draw from.
+pub(crate) trait DrawnRows: Copy {
+    /// Asks for the memory that [`range`](Self::range) will read.
+    fn ask(self, node: NodeId);
+
+    /// Places in [`sources`](Self::sources) of the edges that a node may draw.
+    fn range(self, node: NodeId) -> Range<usize>;
+
+    /// Sources of all edges.
+    fn sources(&self) -> &[NodeId];
+
+    /// Id of the edge at a place.
+    fn edge(self, place: usize) -> u64;
+}
+
+impl DrawnRows for Patch<'_> {
+    #[inline(always)]
+    fn ask(self, node: NodeId) {
+        prefetch(self.rows().indptr().as_ptr().wrapping_add(self.row(node)));
+    }
+
+    #[inline(always)]
+    fn range(self, node: NodeId) -> Range<usize> {
+        self.row_range(node)
+    }
+
+    #[inline(always)]
+    fn sources(&self) -> &[NodeId] {
+        self.rows().indices()
+    }
+
+    #[inline(always)]
+    fn edge(self, place: usize) -> u64 {
+        Patch::edge(self, place)
+    }
 }
 
 /// Consumer of the sources of a hop's edges, in order, some at a time.

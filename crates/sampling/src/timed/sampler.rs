@@ -1,13 +1,15 @@
 //! [`TimedSampler`]: some earlier neighbors of each node, hop by hop.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::ops::Range;
 
-use girih_graph_format::TimedRows;
+use girih_graph_format::{TimeWindow, TimedRows};
+use girih_machine::prefetch;
 use hashbrown::HashMap;
 
 use super::batch::{TimedBatch, TimedSeed};
 use super::rule::{Bound, Strategy, TimeRule};
-use crate::draw::{DrawScratch, Sink};
+use crate::draw::{DrawScratch, Drawn, DrawnRows, Sink};
 use crate::key::{HopDraws, Scheme};
 use crate::pool::Pool;
 use crate::relabel::{NodeHasher, Rank, Relabeller};
@@ -243,6 +245,17 @@ impl TimedSampler {
     ) {
         let TimedOptions { rule, replace, edge_ids, .. } = self.options;
         let Scratch { found, numbers, shared, draw, sources } = scratch;
+        if rule.bound == Bound::Batch && rule.strategy == Strategy::Uniform {
+            // All nodes have one bound and one key, as those of graphs without times.
+            let frontier = &found.nodes[n_expanded..block.n_destinations];
+            let window = rule.window_of(found.bounds.first().copied().unwrap_or(0));
+            let drawn = Drawn { indptr: &mut block.indptr, edge_ids: edge_ids.then_some(&mut block.edge_ids) };
+            let (rows, draws) = (Admitted { graph, window }, key.hop(Scheme::Neighbors, hop));
+            if draw.plain_hop(rows, frontier, (neighbors, replace), draws, drawn, &mut shared.sink(&mut block.indices))
+            {
+                return;
+            }
+        }
         let mut of_tree: Option<(u32, HopDraws)> = None;
         for at in n_expanded..block.n_destinations {
             let Place { tree, node, bound } = found.place(at);
@@ -274,6 +287,35 @@ impl TimedSampler {
                 }));
             }
         }
+    }
+}
+
+/// Edges of a graph whose times lie in a window.
+#[derive(Clone, Copy)]
+struct Admitted<'g> {
+    graph: &'g TimedRows,
+    window: TimeWindow,
+}
+
+impl DrawnRows for Admitted<'_> {
+    #[inline(always)]
+    fn ask(self, node: NodeId) {
+        prefetch(self.graph.indptr().as_ptr().wrapping_add(node as usize));
+    }
+
+    #[inline(always)]
+    fn range(self, node: NodeId) -> Range<usize> {
+        self.graph.within(node as usize, &self.window)
+    }
+
+    #[inline(always)]
+    fn sources(&self) -> &[NodeId] {
+        self.graph.sources()
+    }
+
+    #[inline(always)]
+    fn edge(self, place: usize) -> u64 {
+        place as u64
     }
 }
 

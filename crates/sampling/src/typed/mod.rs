@@ -11,9 +11,11 @@
 mod block;
 mod excluded;
 mod fan_out;
+mod list;
 mod sampler;
 
 pub use block::{RelationRows, TypedBatch, TypedBlock};
 pub use excluded::TypedExcluded;
 pub use fan_out::{FanOutRules, TypedFanOut};
-pub use sampler::{TypedOptions, TypedSampler};
+pub use list::TypedEdgeList;
+pub use sampler::{TypedOptions, TypedSampler, TypedSeeds};

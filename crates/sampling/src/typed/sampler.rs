@@ -35,7 +35,7 @@ pub struct TypedOptions {
 /// let graph = TypedGraph::of_plain(Csr::new(3, 3, vec![0, 2, 2, 2], vec![1, 2], None)?)?;
 /// let fan_out = TypedFanOut::uniform(&"-1".parse()?, 1);
 /// let sampler = TypedSampler::new(fan_out, TypedOptions::default());
-/// let batch = sampler.sample(&graph, (0, &[0]), DrawKey::new(7, 0, 0))?;
+/// let batch = sampler.sample(&graph, &[(0, &[0])], DrawKey::new(7, 0, 0))?;
 /// assert_eq!(batch.nodes[0], [0, 1, 2]);
 /// assert_eq!(batch.blocks[0].relations[0].row(0), [1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -55,12 +55,14 @@ struct Scratch {
     draw: DrawScratch,
 }
 
+/// Seeds by type: the number of a node type, and ids inside the type. Both ends of links may be of two types.
+pub type TypedSeeds<'a> = [(usize, &'a [NodeId])];
+
 /// Inputs of a batch.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     graph: &'a TypedGraph,
-    /// Type of the seeds, and the seeds.
-    seeds: (usize, &'a [NodeId]),
+    seeds: &'a TypedSeeds<'a>,
     key: DrawKey,
     excluded: &'a TypedExcluded,
 }
@@ -84,18 +86,12 @@ impl TypedSampler {
         self.options
     }
 
-    /// Samples blocks for seeds, given as their node type and their ids inside the type. A seed without neighbors keeps its
-    /// rows, which are empty.
+    /// Samples blocks for seeds of one or several types. A seed without neighbors keeps its rows, which are empty.
     ///
     /// # Errors
-    /// When the graph has other edge types than the fan-out, there is no such node type, or a seed is not one of its nodes
-    /// or listed twice.
-    pub fn sample(
-        &self,
-        graph: &TypedGraph,
-        seeds: (usize, &[NodeId]),
-        key: DrawKey,
-    ) -> Result<TypedBatch, SampleError> {
+    /// When the graph has other edge types than the fan-out, there is no such node type or it is listed twice, or a seed is
+    /// not one of its nodes or listed twice.
+    pub fn sample(&self, graph: &TypedGraph, seeds: &TypedSeeds<'_>, key: DrawKey) -> Result<TypedBatch, SampleError> {
         let mut batch = TypedBatch::default();
         self.sample_into(graph, seeds, key, &mut batch)?;
         Ok(batch)
@@ -108,7 +104,7 @@ impl TypedSampler {
     pub fn sample_into(
         &self,
         graph: &TypedGraph,
-        seeds: (usize, &[NodeId]),
+        seeds: &TypedSeeds<'_>,
         key: DrawKey,
         batch: &mut TypedBatch,
     ) -> Result<(), SampleError> {
@@ -122,7 +118,7 @@ impl TypedSampler {
     pub fn sample_excluding(
         &self,
         graph: &TypedGraph,
-        seeds: (usize, &[NodeId]),
+        seeds: &TypedSeeds<'_>,
         key: DrawKey,
         excluded: &TypedExcluded,
         batch: &mut TypedBatch,
@@ -133,16 +129,23 @@ impl TypedSampler {
                 "the fan-out is for {n_expected} edge types, but the graph has {n_found}; make it from this graph's schema"
             )));
         }
-        let (target, nodes) = seeds;
-        let Some(of_type) = graph.schema().node_types().get(target) else {
-            return Err(SampleError::invalid(format!(
-                "seeds of the node type {target}, but the graph has {} node types",
-                graph.schema().node_types().len()
-            )));
-        };
         self.scratch.with(Scratch::default, |scratch| {
-            let checked = check_seeds(of_type.n_nodes, nodes, &mut scratch.seeds);
-            checked.map_err(|error| error.inside(&format!("node type {}", of_type.name)))?;
+            for (at, &(of, nodes)) in seeds.iter().enumerate() {
+                let Some(of_type) = graph.schema().node_types().get(of) else {
+                    return Err(SampleError::invalid(format!(
+                        "seeds of the node type {of}, but the graph has {} node types",
+                        graph.schema().node_types().len()
+                    )));
+                };
+                if seeds[..at].iter().any(|&(other, _)| other == of) {
+                    return Err(SampleError::invalid(format!(
+                        "seeds of the node type {} are listed twice; give all of them at once",
+                        of_type.name
+                    )));
+                }
+                let checked = check_seeds(of_type.n_nodes, nodes, &mut scratch.seeds);
+                checked.map_err(|error| error.inside(&format!("node type {}", of_type.name)))?;
+            }
             self.hops(Request { graph, seeds, key, excluded }, batch, scratch);
             Ok(())
         })
@@ -150,11 +153,11 @@ impl TypedSampler {
 
     /// Samples from checked inputs: hop after hop, from the seeds outward.
     fn hops(&self, request: Request<'_>, batch: &mut TypedBatch, scratch: &mut Scratch) {
-        let Request { graph, seeds: (target, seeds), .. } = request;
+        let graph = request.graph;
         let sizes = &graph.sizes().node_types;
         let n_hops = self.fan_out.hops().len();
         batch.reset(n_hops, (sizes.len(), graph.relations().len()));
-        batch.nodes[target].extend_from_slice(seeds);
+        request.seeds.iter().for_each(|&(of, seeds)| batch.nodes[of].extend_from_slice(seeds));
         scratch.types.resize_with(sizes.len(), Rank::default);
         for ((rank, &n_nodes), nodes) in scratch.types.iter_mut().zip(sizes).zip(&batch.nodes) {
             rank.begin(n_nodes, nodes);

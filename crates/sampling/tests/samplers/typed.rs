@@ -6,8 +6,8 @@ use girih_graph_format::{Coo, Duplicates, EdgeType, NodeId, NodeType, Schema, Ty
 use girih_random::{Key, purpose};
 use girih_sampling::testing::{fan_outs, graphs_and_seeds, typed_graphs};
 use girih_sampling::{
-    DrawKey, Expand, FanOutRules, NeighborOptions, NeighborSampler, Neighbors, Sampler, TypedBatch, TypedExcluded,
-    TypedFanOut, TypedOptions, TypedSampler,
+    DrawKey, Expand, FanOutRules, NeighborOptions, NeighborSampler, Neighbors, Sampler, TypedBatch, TypedEdgeList,
+    TypedExcluded, TypedFanOut, TypedOptions, TypedSampler, TypedSeeds,
 };
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn plain(batch: &TypedBatch) -> Vec<PlainBlock> {
 /// Batch by the definition in `docs/draws.md`: blocks from the inputs on.
 fn plain_sample(
     graph: &TypedGraph,
-    (target, seeds): (usize, &[NodeId]),
+    seeds: &TypedSeeds<'_>,
     key: DrawKey,
     fan_out: &TypedFanOut,
     options: TypedOptions,
@@ -44,7 +44,7 @@ fn plain_sample(
 ) -> Vec<PlainBlock> {
     let of_epoch = Key::new(key.seed, purpose::SAMPLING).child(1).child(u64::from(key.epoch));
     let mut nodes = vec![Vec::new(); graph.schema().node_types().len()];
-    nodes[target] = seeds.to_vec();
+    seeds.iter().for_each(|&(of, seeds)| nodes[of] = seeds.to_vec());
     let mut kept: HashMap<(usize, NodeId), Vec<u64>> = HashMap::new();
     let mut blocks = Vec::new();
     for (hop, of_types) in fan_out.hops().iter().enumerate() {
@@ -88,8 +88,16 @@ fn plain_sample(
     blocks
 }
 
-/// A typed graph with seeds of one of its types and a fan-out of one to three hops.
-fn inputs() -> impl Strategy<Value = (TypedGraph, (usize, Vec<NodeId>), TypedFanOut)> {
+/// Seeds of some node types, ids inside the type.
+type Seeds = Vec<(usize, Vec<NodeId>)>;
+
+/// Seeds as samplers take them.
+fn lent(seeds: &Seeds) -> Vec<(usize, &[NodeId])> {
+    seeds.iter().map(|(of, seeds)| (*of, &seeds[..])).collect()
+}
+
+/// A typed graph with seeds of some of its types, one at least, and a fan-out of one to three hops.
+fn inputs() -> impl Strategy<Value = (TypedGraph, Seeds, TypedFanOut)> {
     let numbers = prop_oneof![6 => 0..6i64, 1 => Just(-1), 1 => Just(70)];
     let of_graph = move |graph: TypedGraph| {
         let n_types = graph.schema().edge_types().len();
@@ -100,21 +108,71 @@ fn inputs() -> impl Strategy<Value = (TypedGraph, (usize, Vec<NodeId>), TypedFan
             }
         });
         let sizes = graph.sizes().node_types.clone();
-        let seeds = (0..sizes.len()).prop_flat_map(move |target| {
-            let n = sizes[target];
-            let order = Just((0..n as NodeId).collect::<Vec<_>>()).prop_shuffle();
-            (Just(target), order, 0..=n).prop_map(|(target, mut seeds, len)| {
-                seeds.truncate(len);
-                (target, seeds)
-            })
+        let order = Just((0..sizes.len()).collect::<Vec<_>>()).prop_shuffle();
+        let some = (order, 1..=sizes.len()).prop_flat_map(move |(mut types, n)| {
+            types.truncate(n);
+            let of_type = |of: usize, n: usize| {
+                let order = Just((0..n as NodeId).collect::<Vec<_>>()).prop_shuffle();
+                (order, 0..=n).prop_map(move |(mut seeds, len)| {
+                    seeds.truncate(len);
+                    (of, seeds)
+                })
+            };
+            types.into_iter().map(|of| of_type(of, sizes[of])).collect::<Vec<_>>()
         });
-        (Just(graph), seeds, rules).prop_map(|(graph, seeds, rules)| {
+        (Just(graph), some, rules).prop_map(|(graph, seeds, rules)| {
             let named = rules.into_iter().enumerate().map(|(r, numbers)| (graph.schema().edge_name(r), numbers));
             let fan_out = FanOutRules::new(named.collect()).unwrap().of_schema(graph.schema()).unwrap();
             (graph, seeds, fan_out)
         })
     };
     typed_graphs().prop_flat_map(of_graph)
+}
+
+/// Checks that the list of a batch has the edges of its blocks, hop by hop.
+fn check_list(graph: &TypedGraph, batch: &TypedBatch, expand: Expand) -> Result<(), TestCaseError> {
+    let mut list = TypedEdgeList::<i64>::default();
+    if expand == Expand::PerLayer && batch.blocks.len() > 1 {
+        prop_assert!(list.fill(batch, expand).unwrap_err().to_string().contains("no single list"));
+        return Ok(());
+    }
+    // The second round would show what is left of the first.
+    for _ in 0..2 {
+        list.fill(batch, expand).unwrap();
+    }
+    for (of, nodes) in batch.nodes.iter().enumerate() {
+        prop_assert_eq!(&list.nodes[of], &nodes.iter().map(|&id| i64::from(id)).collect::<Vec<_>>());
+        let up_to = list.nodes_by_hop[of]
+            .iter()
+            .scan(0, |sum, n| {
+                *sum += n;
+                Some(*sum)
+            })
+            .collect::<Vec<_>>();
+        let sizes = batch.blocks.iter().rev().map(|block| block.n_destinations[of]).chain([nodes.len()]);
+        prop_assert_eq!(up_to, sizes.collect::<Vec<_>>());
+    }
+    for (r, relation) in graph.relations().iter().enumerate() {
+        let (ends, rows) = (&graph.schema().edge_types()[r], &batch.blocks[0].relations[r]);
+        let (sources, destinations) = list.edge_index[r].split_at(rows.indices.len());
+        prop_assert_eq!(list.edges_by_hop[r].iter().sum::<usize>(), sources.len());
+        let mut first = 0;
+        for (hop, &n) in list.edges_by_hop[r].iter().enumerate() {
+            // Only nodes that the hop before has found draw.
+            let before =
+                if hop == 0 { 0 } else { batch.blocks[batch.blocks.len() - hop].n_destinations[ends.destination] };
+            let after = batch.blocks[batch.blocks.len() - hop - 1].n_destinations[ends.destination];
+            prop_assert!(destinations[first..first + n].iter().all(|&to| (before..after).contains(&(to as usize))));
+            first += n;
+        }
+        for ((&source, &to), &edge) in sources.iter().zip(destinations).zip(&rows.edge_ids) {
+            prop_assert_eq!(list.nodes[ends.source][source as usize], i64::from(relation.indices()[edge as usize]));
+            prop_assert!(
+                relation.row_range(list.nodes[ends.destination][to as usize] as usize).contains(&(edge as usize))
+            );
+        }
+    }
+    Ok(())
 }
 
 fn options() -> impl Strategy<Value = TypedOptions> {
@@ -134,7 +192,7 @@ proptest! {
 
     #[test]
     fn typed_samples_are_those_of_the_definition(
-        (graph, (target, seeds), fan_out) in inputs(),
+        (graph, seeds, fan_out) in inputs(),
         options in options(),
         key in keys(),
         excludes: bool,
@@ -165,18 +223,21 @@ proptest! {
         let mut found = TypedBatch::default();
         // The second round would show state left behind by a batch.
         for _ in 0..2 {
-            sampler.sample_excluding(&graph, (target, &seeds), key, &edges, &mut found).unwrap();
-            let expected = plain_sample(&graph, (target, &seeds), key, &fan_out, options, &excluded);
+            sampler.sample_excluding(&graph, &lent(&seeds), key, &edges, &mut found).unwrap();
+            let expected = plain_sample(&graph, &lent(&seeds), key, &fan_out, options, &excluded);
             prop_assert_eq!(plain(&found), expected);
         }
-        prop_assert_eq!(found.seeds(target), &seeds[..]);
+        for (of, seeds) in &seeds {
+            prop_assert_eq!(found.seeds(*of), &seeds[..]);
+        }
+        check_list(&graph, &found, options.expand)?;
         for pair in found.blocks.windows(2) {
             prop_assert_eq!(&pair[0].n_destinations, &pair[1].n_sources);
         }
         let elsewhere = std::thread::scope(|scope| {
             let sample = || {
                 let mut batch = TypedBatch::default();
-                sampler.sample_excluding(&graph, (target, &seeds), key, &edges, &mut batch).unwrap();
+                sampler.sample_excluding(&graph, &lent(&seeds), key, &edges, &mut batch).unwrap();
                 batch.digest()
             };
             scope.spawn(sample).join().unwrap()
@@ -196,7 +257,7 @@ proptest! {
         let expected = NeighborSampler::new(fan_out.clone(), plain_options).unwrap().sample(&graph, &seeds, key).unwrap();
         let typed = TypedGraph::of_plain(graph).unwrap();
         let sampler = TypedSampler::new(TypedFanOut::uniform(&fan_out, 1), options);
-        let found = sampler.sample(&typed, (0, &seeds), key).unwrap();
+        let found = sampler.sample(&typed, &[(0, &seeds)], key).unwrap();
         prop_assert_eq!(found.digest(), expected.digest());
         for (block, expected) in found.blocks.iter().zip(&expected.blocks) {
             prop_assert_eq!(&found.nodes[0][..block.n_sources[0]], &expected.nodes[..]);
@@ -209,7 +270,7 @@ proptest! {
     /// A further edge type leaves the draws of the others as they are.
     #[test]
     fn edge_types_that_are_not_followed_change_nothing(
-        (graph, (target, seeds), fan_out) in inputs(),
+        (graph, seeds, fan_out) in inputs(),
         key in keys(),
     ) {
         let last = graph.relations().len() - 1;
@@ -230,7 +291,7 @@ proptest! {
         let sampled = |graph: &TypedGraph| {
             let rules = FanOutRules::new((0..graph.relations().len()).map(of_type).collect()).unwrap();
             let sampler = TypedSampler::new(rules.of_schema(graph.schema()).unwrap(), options);
-            sampler.sample(graph, (target, &seeds), key).unwrap()
+            sampler.sample(graph, &lent(&seeds), key).unwrap()
         };
         let (all, some) = (sampled(&graph), sampled(&fewer));
         prop_assert_eq!(&all.nodes, &some.nodes);
@@ -296,13 +357,17 @@ fn rules_that_do_not_fit_are_refused() {
     assert!(of("writes=x").starts_with("\"writes=x\" is no fan-out; write one number a layer"));
     assert!(of("3,0").starts_with("hop 1 of the fan-out takes 0 neighbors"));
     let sampler = TypedSampler::new(TypedFanOut::uniform(&"2".parse().unwrap(), 2), TypedOptions::default());
-    let refused =
-        |seeds: (usize, &[NodeId])| sampler.sample(&graph, seeds, DrawKey::default()).unwrap_err().to_string();
-    assert_eq!(refused((0, &[2])), "node type paper: seed 0 is node 2, but the graph has 2 nodes, counted from 0");
-    assert_eq!(refused((1, &[1, 1])), "node type author: node 1 is a seed twice, at 0 and 1; list every seed once");
-    assert_eq!(refused((2, &[])), "seeds of the node type 2, but the graph has 2 node types");
+    let refused = |seeds: &TypedSeeds<'_>| sampler.sample(&graph, seeds, DrawKey::default()).unwrap_err().to_string();
+    assert_eq!(
+        refused(&[(1, &[0]), (0, &[2])]),
+        "node type paper: seed 0 is node 2, but the graph has 2 nodes, counted from 0"
+    );
+    assert_eq!(refused(&[(1, &[1, 1])]), "node type author: node 1 is a seed twice, at 0 and 1; list every seed once");
+    assert_eq!(refused(&[(2, &[])]), "seeds of the node type 2, but the graph has 2 node types");
+    let twice = refused(&[(0, &[0]), (0, &[1])]);
+    assert_eq!(twice, "seeds of the node type paper are listed twice; give all of them at once");
     let plain = TypedSampler::new(TypedFanOut::uniform(&"2".parse().unwrap(), 1), TypedOptions::default());
-    let error = plain.sample(&graph, (0, &[0]), DrawKey::default()).unwrap_err().to_string();
+    let error = plain.sample(&graph, &[(0, &[0])], DrawKey::default()).unwrap_err().to_string();
     assert!(error.starts_with("the fan-out is for 1 edge types, but the graph has 2"));
     let error = TypedExcluded::new(&graph, &[(0, &[2])]).unwrap_err().to_string();
     assert_eq!(error, "edge 2 of author.writes.paper is to be excluded, but it has 2 edges, counted from 0");

@@ -85,7 +85,7 @@ impl<'a> TypedSource<'a> {
                 let mut batch = TypedBatch::default();
                 move |at: usize| {
                     let start = Instant::now();
-                    sampler.sample_into(&typed.graph, (typed.target, plan.seeds(at)), plan.key(at), &mut batch)?;
+                    sampler.sample_into(&typed.graph, &[(typed.target, plan.seeds(at))], plan.key(at), &mut batch)?;
                     let took = start.elapsed();
                     Ok(TypeCounts::of(&batch, took))
                 }

@@ -67,12 +67,14 @@ class OnGpu:
     def __init__(
         self, data: Any, sampler: NeighborSampler, device: Any, x: Any, *, placement: str, cache: float
     ) -> None:
-        import girih.cuda as cuda
-
         if not isinstance(data, Data):
-            raise NotImplementedError("device= takes a Data; a pair of FeatureStore and GraphStore is read on the CPU")
+            raise NotImplementedError("device= takes a Data; a HeteroData, and a pair of stores, is read on the CPU")
+        if sampler.is_timed or sampler.is_typed:
+            raise NotImplementedError("device= samples graphs without types and times; leave it out for the CPU")
         if sampler.subgraph_type != "directional" or sampler.disjoint:
             raise NotImplementedError("device= samples directional subgraphs that share nodes; leave subgraph_type and disjoint out")
+        import girih.cuda as cuda
+
         self.sampler = sampler
         self.graph = device if isinstance(device, cuda.Graph) else cuda.Graph(sampler.graph, device)
         self.device = self.graph.device

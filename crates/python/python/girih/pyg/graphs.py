@@ -37,9 +37,7 @@ def check_homogeneous(data: Any) -> None:
     Raises NotImplementedError for `HeteroData`, TypeError for anything else.
     """
     if isinstance(data, HeteroData):
-        raise NotImplementedError(
-            "HeteroData: girih samples graphs of one type of nodes and edges; use data.to_homogeneous(), or PyG's loader"
-        )
+        raise NotImplementedError("HeteroData: this takes data of one type of nodes and edges; see data.to_homogeneous()")
     is_stores = isinstance(data, (tuple, list)) and len(data) == 2
     if isinstance(data, Data) or (is_stores and isinstance(data[1], GraphStore)):
         return
@@ -52,8 +50,8 @@ def graph_of(data: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
     The graph is a copy of the edges, and batches name an edge by its column of `edge_index`. Make one graph, and share
     it among loaders by `graph=`. Parallel edges are refused, or merged by `duplicates="merge"`: the first one stays.
 
-    Raises NotImplementedError for heterogeneous data, ValueError for parallel edges and for data without edge_index,
-    IndexError for an edge to a node that does not exist.
+    Raises NotImplementedError for heterogeneous data (`typed_graph_of`), ValueError for parallel edges and for data
+    without edge_index, IndexError for an edge to a node that does not exist.
     """
     check_homogeneous(data)
     if not isinstance(data, Data):
@@ -65,22 +63,93 @@ def graph_of(data: Any, *, duplicates: Duplicates = "refuse") -> girih.Graph:
     return graph_of_edges(edge_index.numpy(), data.num_nodes, duplicates)
 
 
-def from_pyg(data: Data, *, graph: girih.Graph | None = None, duplicates: Duplicates = "refuse") -> girih.Dataset:
+def timed_graph_of(data: Data, time_attr: str) -> girih.TimedGraph:
+    """Graph of a `Data` with the times of its edges, or those of the nodes that edges leave.
+
+    time_attr: name of an attribute of nodes or of edges, one integer each.
+
+    Parallel edges stay, and batches name an edge by its column of `edge_index`.
+
+    Raises ValueError for an attribute that is neither, TypeError for times that are no integers.
+    """
+    if not isinstance(data, Data):
+        raise NotImplementedError("time_attr: only a Data has times by name; use girih.TimedGraph and girih.Sampler.timed")
+    if time_attr not in data:
+        raise ValueError(f"time_attr: data has no {time_attr!r}; it has {sorted(data.keys())}")
+    edge_index = host("edge_index", data.edge_index)
+    times = node_times(data, time_attr)
+    if times is not None:
+        times = times[edge_index[0].long()]
+    elif data.is_edge_attr(time_attr):
+        times = host(time_attr, data[time_attr]).reshape(-1)
+    else:
+        raise ValueError(f"time_attr: {time_attr!r} is no attribute of nodes or of edges; give one integer each")
+    return girih.TimedGraph.from_edge_index(edge_index.numpy(), times.numpy(), data.num_nodes)
+
+
+def node_times(data: Any, time_attr: str | None) -> Tensor | None:
+    """Times of nodes, where the attribute is theirs."""
+    if time_attr is None or not isinstance(data, Data) or time_attr not in data or not data.is_node_attr(time_attr):
+        return None
+    return host(time_attr, data[time_attr]).reshape(-1)
+
+
+def shared_timed_graph(data: Any, time_attr: str | None, graph: Any) -> girih.TimedGraph:
+    """The graph that a caller shares, or a new one of `data`. Raises ValueError if it is of other edges than `data`."""
+    if graph is None:
+        if isinstance(data, girih.TimedGraph):
+            return data
+        assert time_attr is not None
+        return timed_graph_of(data, time_attr)
+    if not isinstance(graph, girih.TimedGraph):
+        raise TypeError(f"graph is {type(graph).__name__}; data with times needs timed_graph_of(data, time_attr)")
+    if isinstance(data, Data) and (data.num_nodes, data.num_edges) != (graph.num_nodes, graph.num_edges):
+        raise ValueError(f"graph is {graph}, but data has {data.num_nodes} nodes and {data.num_edges} edges")
+    return graph
+
+
+def from_pyg(
+    data: Any, *, graph: Any = None, duplicates: Duplicates = "refuse", target: str | None = None
+) -> girih.Dataset:
     """Data set of a `Data`: its graph, x, y, and train_mask, val_mask and test_mask if it has all three.
 
     Dense `x` of float32 is read in place. Several classes a node are rows of 0 and 1. The graph is `graph`, or a new one.
+    A `HeteroData` gives the features of all types, and y and masks of the type `target`: the only one with `y`, unless it
+    is named.
 
     Raises as `graph_of`, and ValueError for labels that are neither.
     """
+    if isinstance(data, HeteroData):
+        from .typed import shared_typed_graph
+
+        target = _target(data) if target is None else target
+        typed = shared_typed_graph(data, graph, duplicates)
+        x = {of: _array(data[of].x) for of in data.node_types if data[of].get("x") is not None}
+        return girih.Dataset.of_types(typed, target, x, *_labels(data[target]))
+    if target is not None:
+        raise ValueError("target is for a HeteroData; leave it out")
     made = shared_graph(data, graph, duplicates)
     if not isinstance(data, Data):
-        raise TypeError("from_pyg takes a Data; of stores, graph_of makes a graph")
+        raise TypeError("from_pyg takes a Data or a HeteroData; of stores, graph_of makes a graph")
+    return girih.Dataset(made, _array(data.get("x")), *_labels(data))
+
+
+def _target(data: HeteroData) -> str:
+    """The only node type with labels."""
+    labelled = [of for of in data.node_types if data[of].get("y") is not None]
+    if len(labelled) != 1:
+        raise ValueError(f"target: {len(labelled)} node types have y; name one of {', '.join(labelled or data.node_types)}")
+    return str(labelled[0])
+
+
+def _labels(data: Any) -> tuple[Any, Any]:
+    """Labels, and training, validation and test nodes, of a `Data` or a node type; None for what is not there."""
     masks = [data.get(name) for name in ("train_mask", "val_mask", "test_mask")]
     split = None if any(mask is None or mask.dim() != 1 for mask in masks) else tuple(map(_array, masks))
     y = data.get("y")
     if y is not None and y.dim() == 2 and y.shape[1] == 1:
         y = y.squeeze(1)
-    return girih.Dataset(made, _array(data.get("x")), _array(y), split)
+    return _array(y), split
 
 
 def _array(tensor: Tensor | None) -> Any:
@@ -112,12 +181,16 @@ def _graph_of_store(store: Any, duplicates: Duplicates) -> girih.Graph:
     return graph_of_edges(edge_index.numpy(), max(attrs[0].size), duplicates)
 
 
-def to_pyg(source: girih.Graph | girih.Dataset, *, features: bool = True) -> Data:
+def to_pyg(source: girih.Graph | girih.TypedGraph | girih.Dataset, *, features: bool = True) -> Any:
     """`Data` of a graph or of a data set: edge_index, and x, y, train_mask, val_mask, test_mask, edge_weight if known.
 
-    Edges are in the order of the caller's `edge_index`, where the graph was made of one. `x` is a copy of dense rows;
+    A typed graph, or a data set with types, is a `HeteroData`; y and masks are those of the target. Edges are in the order of the caller's `edge_index`, where the graph was made of one. `x` is a copy of dense rows;
     compressed and mapped rows are better left out by `features=False`, and read through `NeighborLoader(x=…)`.
     """
+    if isinstance(source, girih.TypedGraph) or (isinstance(source, girih.Dataset) and source.typed_graph is not None):
+        from .typed import to_hetero
+
+        return to_hetero(source, features=features)
     graph = source.graph if isinstance(source, girih.Dataset) else source
     edge_index, weights = torch.from_numpy(graph.edge_index()), graph.weights
     order = None if graph.edge_ids is None else np.argsort(graph.edge_ids, kind="stable")
@@ -130,12 +203,18 @@ def to_pyg(source: girih.Graph | girih.Dataset, *, features: bool = True) -> Dat
         return data
     if features and source.features is not None:
         data.x = torch.from_numpy(source.features.gather(np.arange(graph.num_nodes)))
-    if source.y is not None:
-        data.y = torch.from_numpy(source.y.copy())
-    for name, ids in zip(("train_mask", "val_mask", "test_mask"), source.split or ()):
-        data[name] = torch.zeros(graph.num_nodes, dtype=torch.bool)
-        data[name][torch.from_numpy(ids)] = True
+    put_labels(data, source, graph.num_nodes)
     return data
+
+
+def put_labels(store: Any, source: girih.Dataset, num_nodes: int) -> None:
+    """Puts y, train_mask, val_mask and test_mask of a data set, where they are known."""
+    if source.y is not None:
+        store.y = torch.from_numpy(source.y.copy())
+    for name, ids in zip(("train_mask", "val_mask", "test_mask"), source.split or ()):
+        mask = torch.zeros(num_nodes, dtype=torch.bool)
+        mask[torch.from_numpy(ids)] = True
+        store[name] = mask
 
 
 def selected(value: Any, index: Tensor, dim: int) -> Any:

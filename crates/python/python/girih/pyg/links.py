@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
-from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.data import Data, HeteroData  # type: ignore[import-untyped,unused-ignore]
 from torch_geometric.loader import LinkLoader  # type: ignore[import-untyped,unused-ignore]
 from torch_geometric.sampler import (  # type: ignore[import-untyped,unused-ignore]
     EdgeSamplerInput,
@@ -17,12 +17,10 @@ from torch_geometric.sampler import (  # type: ignore[import-untyped,unused-igno
 )
 from torch_geometric.sampler.neighbor_sampler import edge_sample  # type: ignore[import-untyped,unused-ignore]
 
-import girih
-
 from .._edges import Draws, Duplicates
 from .device import on_gpu
 from .graphs import check_homogeneous, drawn_seed
-from .sampler import NeighborSampler, refuse_seed_time
+from .sampler import NeighborSampler, check_time
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,9 @@ def _planned(links: EdgeSamplerInput, num_nodes: int, neg_sampling: NegativeSamp
 class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
     """PyG's `LinkLoader` over girih: the arguments of PyG's `LinkNeighborLoader`, and girih's own.
 
-    graph, draws, duplicates: as in `NeighborSampler`.
+    data: a `Data` or a `HeteroData`.
+    graph, draws, duplicates, time_attr, temporal_strategy, before, window: as in `NeighborSampler`. With times, each link
+        has an `edge_label_time`; `before=True` hides the link itself and all edges of its time.
     device: a GPU, such as "cuda", or a `girih.cuda.Graph`: sampling, rows of `x` and attributes are there, made ahead of
         the step. Batches equal those of the CPU, while nobody else draws from torch's generator of the CPU.
     x: for a GPU: rows instead of `data.x`, such as a `girih.cuda.FeatureStore`.
@@ -59,8 +59,8 @@ class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
     Arguments of torch's `DataLoader` (num_workers, generator, pin_memory, …) do what they do there; a GPU does without
     workers and pinned memory. Draws and negatives follow torch's generator.
 
-    Raises NotImplementedError for heterogeneous data, time_attr, edge_label_time and temporal_strategy; with a GPU also
-    for num_workers, batch_sampler, and what `NeighborLoader` refuses there.
+    Raises NotImplementedError for what `NeighborSampler` refuses; with a GPU also for num_workers, batch_sampler, and
+    what `NeighborLoader` refuses there.
     """
 
     def __init__(
@@ -85,22 +85,26 @@ class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
         neighbor_sampler: NeighborSampler | None = None,
         directed: bool = True,
         *,
-        graph: girih.Graph | None = None,
+        graph: Any = None,
         duplicates: Duplicates = "refuse",
         draws: Draws = "node",
+        before: bool = False,
+        window: int | None = None,
         device: Any = None,
         x: Any = None,
         placement: str = "device",
         cache: float = 0.0,
         **kwargs: Any,
     ) -> None:
-        check_homogeneous(data)
-        refuse_seed_time(edge_label_time, "edge_label_time")
+        if not isinstance(data, HeteroData):
+            check_homogeneous(data)
         if neighbor_sampler is None:
             neighbor_sampler = NeighborSampler(
                 data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr,
-                directed=directed, graph=graph, duplicates=duplicates, draws=draws,
+                directed=directed, graph=graph, duplicates=duplicates, draws=draws, before=before, window=window,
             )  # fmt: skip
+        if isinstance(neighbor_sampler, NeighborSampler):
+            check_time(neighbor_sampler, edge_label_time, "edge_label_time")
         self._on_gpu = on_gpu(data, neighbor_sampler, device, x, placement=placement, cache=cache)
         if self._on_gpu is None and x is not None:
             raise ValueError("x is for a GPU; give device=\"cuda\", too, or put the rows into data.x")
@@ -111,6 +115,7 @@ class LinkNeighborLoader(LinkLoader):  # type: ignore[misc]
             neighbor_sampler,
             edge_label_index=edge_label_index,
             edge_label=edge_label,
+            edge_label_time=edge_label_time,
             neg_sampling=neg_sampling,
             neg_sampling_ratio=neg_sampling_ratio,
             transform=transform,

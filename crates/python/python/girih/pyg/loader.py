@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data  # type: ignore[import-untyped,unused-ignore]
+from torch_geometric.data import Data, HeteroData  # type: ignore[import-untyped,unused-ignore]
 from torch_geometric.loader.utils import filter_custom_store, get_input_nodes  # type: ignore[import-untyped,unused-ignore]
 from torch_geometric.sampler import SamplerOutput  # type: ignore[import-untyped,unused-ignore]
 
@@ -15,7 +15,7 @@ import girih
 from .._edges import Draws, Duplicates, IndexDtype
 from .device import on_gpu
 from .graphs import check_homogeneous, drawn_seed, host, selected
-from .sampler import NeighborSampler, refuse_seed_time, tensor_of
+from .sampler import NeighborSampler, check_time, seed_times, tensor_of
 
 _THREADS = "girih samples on threads of this process: give threads=, or use torch_geometric.loader.NodeLoader with \
 node_sampler=girih.pyg.NeighborSampler(…) for worker processes"
@@ -48,27 +48,43 @@ def check_refused(options: dict[str, Any], of: str) -> None:
 class NeighborLoader:
     """Batches of PyG's `Data` with sampled neighbors; the arguments of PyG's `NeighborLoader`, and girih's own.
 
-    data: a `Data`, or a pair (FeatureStore, GraphStore). Its attributes of nodes and edges come with each batch.
-    num_neighbors: number of neighbors a hop, from the seeds outward; -1 for all.
-    input_nodes: ids (also repeated ones), a mask of all nodes, or None for all nodes.
+    data: a `Data`, a `HeteroData`, or a pair (FeatureStore, GraphStore) of one type of nodes. Its attributes of nodes and
+        edges come with each batch.
+    num_neighbors: number of neighbors a hop, from the seeds outward; -1 for all. Of a `HeteroData` for each edge type, or
+        lists by edge type; 0 there does not follow a type.
+    input_nodes: ids (also repeated ones), a mask of all nodes, or None for all nodes. Of a `HeteroData` a node type, or
+        the pair of one and ids or a mask.
+    input_time: time of each input node; without it, that of the node itself, where `time_attr` is of nodes.
     batch_size, shuffle, drop_last, sampler: as in torch's `DataLoader`; `sampler` lists positions in `input_nodes`.
     generator: it decides on order and draws; without it `seed` and the number of the epoch do.
     pin_memory: batches lie in pinned memory, where CUDA is there; rows of `x` are decoded straight into it.
-    graph: `graph_of(data)`, to share one among loaders.
-    x: a `girih.FeatureStore` (or rows), which batches have as `x` instead of `data.x`; the threads decode its rows.
+    graph: `graph_of(data)`, to share one among loaders; `typed_graph_of(data)` of a `HeteroData`, and
+        `timed_graph_of(data, time_attr)` with times.
+    x: a `girih.FeatureStore` (or rows), which batches have as `x` instead of `data.x`; the threads decode its rows. Of a
+        `HeteroData` a dict of them by node type.
     threads: number of threads that sample ahead; 0 to sample when a batch is asked for.
     device: a GPU, such as "cuda", or a `girih.cuda.Graph`: sampling, rows of `x` and attributes are there, made ahead of
         the step; `threads` and `pin_memory` have no part in it. Batches are the same, on any device.
     placement, cache: of the rows of `x` for a GPU; see `girih.cuda.FeatureStore`. `x` may be one.
-    draws, index_dtype, edge_ids: as in `NeighborSampler`.
+    draws, index_dtype, edge_ids, time_attr, temporal_strategy, before, window: as in `NeighborSampler`.
 
     Batches have the attributes of `data`, and n_id, e_id, input_id, batch_size, num_sampled_nodes, num_sampled_edges.
     Each `iter()` is the next epoch. A batch depends on (seed, epoch, batch) alone.
 
-    Raises NotImplementedError for heterogeneous data, and by name for arguments that girih does not have.
+    Raises NotImplementedError by name for arguments that girih does not have, or not for this data.
     """
 
     input_id: Tensor | None
+    input_time: Tensor | None
+    x: Any
+
+    def __new__(cls, data: Any = None, *args: Any, **options: Any) -> "NeighborLoader":
+        """Loader of the kind of data: a `HeteroData` has one of its own."""
+        if cls is NeighborLoader and isinstance(data, HeteroData):
+            from .hetero import HeteroNeighborLoader
+
+            cls = HeteroNeighborLoader
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -97,7 +113,7 @@ class NeighborLoader:
         pin_memory: bool = False,
         input_id: Tensor | None = None,
         custom_cls: Any = None,
-        graph: girih.Graph | None = None,
+        graph: girih.Graph | girih.TypedGraph | girih.TimedGraph | None = None,
         x: Any = None,
         threads: int = 1,
         seed: int = 0,
@@ -105,13 +121,15 @@ class NeighborLoader:
         index_dtype: IndexDtype = "int64",
         edge_ids: bool = True,
         duplicates: Duplicates = "refuse",
+        before: bool = False,
+        window: int | None = None,
         device: Any = None,
         placement: str = "device",
         cache: float = 0.0,
         **refused: Any,
     ) -> None:
-        check_homogeneous(data)
-        refuse_seed_time(input_time, "input_time")
+        if not isinstance(data, HeteroData):
+            check_homogeneous(data)
         check_refused(refused, "NeighborLoader")
         if sampler is not None and shuffle:
             raise ValueError("sampler and shuffle exclude each other: the sampler decides on the order")
@@ -121,10 +139,11 @@ class NeighborLoader:
             neighbor_sampler = NeighborSampler(
                 data, num_neighbors, subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr,
                 directed=directed, graph=graph, duplicates=duplicates, draws=draws, index_dtype=index_dtype,
-                edge_ids=edge_ids,
+                edge_ids=edge_ids, before=before, window=window,
             )  # fmt: skip
         elif not isinstance(neighbor_sampler, NeighborSampler):
             raise TypeError("neighbor_sampler is not girih's; torch_geometric.loader.NodeLoader takes samplers of others")
+        check_time(neighbor_sampler, input_time, "input_time")
         self.data, self.node_sampler = data, neighbor_sampler
         self.transform, self.transform_sampler_output = transform, transform_sampler_output
         self.batch_size, self.shuffle, self.drop_last = 1 if batch_size is None else batch_size, bool(shuffle), drop_last
@@ -134,6 +153,7 @@ class NeighborLoader:
         self._on_gpu = on_gpu(data, neighbor_sampler, device, x, placement=placement, cache=cache)
         if self._on_gpu is not None:
             x = None
+        self.input_time = input_time
         self._take_seeds(input_nodes, input_id)
         if self._on_gpu is not None and self.input_id is not None:
             self.input_id = self.input_id.to(self._on_gpu.device)
@@ -149,6 +169,7 @@ class NeighborLoader:
             _, nodes, ids = get_input_nodes(self.data, input_nodes, input_id)
         self.input_nodes = host("input_nodes", nodes)
         self.input_id = None if ids is None else host("input_id", ids)
+        self.input_time = seed_times(self.node_sampler, self.input_nodes, self.input_time, "input_time")
         # A wrong id, batch_size or number of threads is told now, and not in the first epoch.
         self._loader(self.input_nodes, 0)
 
@@ -159,12 +180,18 @@ class NeighborLoader:
         if self.x is not None and len(self.x) != self.node_sampler.graph.num_nodes:
             raise ValueError(f"x has {len(self.x)} rows for {self.node_sampler.graph.num_nodes} nodes")
 
-    def _loader(self, seeds: Tensor, seed: int, features: girih.FeatureStore | None = None) -> Any:
+    def _native_seeds(self, seeds: Tensor) -> Any:
+        return seeds.numpy()
+
+    def _loader(self, seeds: Tensor, seed: int, features: Any = None, times: Tensor | None = None) -> Any:
         if self._on_gpu is not None:
             return self._on_gpu.loader(seeds, self.batch_size, self.drop_last, seed)
+        if times is None and self.input_time is not None:
+            times = self.input_time
         return girih.NeighborLoader(
             self.node_sampler.sampler,
-            seeds.numpy(),
+            self._native_seeds(seeds),
+            times=None if times is None else times.numpy(),
             batch_size=self.batch_size,
             shuffle=False,
             drop_last=self.drop_last,
@@ -185,14 +212,15 @@ class NeighborLoader:
         """Epoch by its number, from batch `first` on, for a training that goes on after a stop."""
         positions, seed = self._order(number)
         seeds = self.input_nodes if positions is None else self.input_nodes[positions]
+        times = self.input_time if positions is None or self.input_time is None else self.input_time[positions]
         store = self._store()
-        if self.node_sampler.disjoint:
+        if self.node_sampler.is_sampled_singly:
             return self._made_disjoint(number, first, positions, seed)
         is_ahead = not self.pin_memory and self.transform_sampler_output is None
-        batches = self._loader(seeds, seed, store if is_ahead else None).epoch(number, first=first)
+        batches = self._loader(seeds, seed, store if is_ahead else None, times).epoch(number, first=first)
         return self._made(batches, positions, store)
 
-    def _store(self) -> girih.FeatureStore | None:
+    def _store(self) -> Any:
         """Rows of `x` on the host: those of the argument, or of `data.x` where they lie."""
         if self._on_gpu is not None:
             return None
@@ -205,9 +233,7 @@ class NeighborLoader:
             return None
         return girih.FeatureStore(x.numpy())
 
-    def _made(
-        self, batches: girih.Epoch, positions: Tensor | None, store: girih.FeatureStore | None
-    ) -> Iterator[Any]:
+    def _made(self, batches: girih.Epoch, positions: Tensor | None, store: Any) -> Iterator[Any]:
         device = None if self._on_gpu is None else self._on_gpu.device
         if device is not None and positions is not None:
             # Once an epoch: a copy for each batch would wait for the GPU.
@@ -245,9 +271,10 @@ class NeighborLoader:
             raise NotImplementedError("batches of a GPU come in epochs; call a loader without device= for single ones")
         at = torch.as_tensor(index, dtype=torch.int64)
         seed = drawn_seed(self.generator)
-        if self.node_sampler.disjoint and at.numel() > 0:
+        if self.node_sampler.is_sampled_singly and at.numel() > 0:
             return self._of_output(self.node_sampler.disjoint_output(self.input_nodes[at], seed), at)
-        batch = self.node_sampler.sampler.sample(self.input_nodes[at].numpy(), seed=seed)
+        times = {} if self.input_time is None else {"times": self.input_time[at].numpy()}
+        batch = self.node_sampler.sampler.sample(self._native_seeds(self.input_nodes[at]), seed=seed, **times)
         return self._data_of(batch, at, self._store())
 
     def _data_of(self, batch: Any, at: Tensor, store: girih.FeatureStore | None) -> Any:
@@ -257,12 +284,14 @@ class NeighborLoader:
         assert edge_index is not None and node is not None
         out = SamplerOutput(node, edge_index[0], edge_index[1], tensor_of(batch.e_id))
         out.num_sampled_nodes, out.num_sampled_edges = batch.num_sampled_nodes, batch.num_sampled_edges
+        if self._on_gpu is None:
+            out.batch = tensor_of(batch.batch)
         if self.transform_sampler_output is not None:
             return self._of_output(out, at, brought=x)
         return self._finished(out, edge_index, at, store, x)
 
     def _of_output(self, out: SamplerOutput, at: Tensor, brought: Any = None) -> Any:
-        out.metadata = (self._ids(at), None)
+        out.metadata = (self._ids(at), None if self.input_time is None else self.input_time[at])
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
         return self._finished(out, torch.stack([out.row, out.col]), at, self._store(), brought)
@@ -286,6 +315,8 @@ class NeighborLoader:
             data.e_id = out.edge
         if out.batch is not None:
             data.batch = out.batch
+        if self.input_time is not None:
+            data.seed_time = self.input_time[at]
         data.num_sampled_nodes, data.num_sampled_edges = out.num_sampled_nodes, out.num_sampled_edges
         if self.pin_memory and self._on_gpu is None:
             data = data.pin_memory()

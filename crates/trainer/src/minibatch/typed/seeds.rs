@@ -69,7 +69,7 @@ impl<'a> TypedSeeds<'a> {
     /// When the sampler fails, or a block has more rows than a matrix may have.
     pub(crate) fn batch(&self, seeds: &[NodeId], key: DrawKey, n_loss: usize) -> Result<HostBatch, TrainError> {
         let of_type: Vec<NodeId> = seeds.iter().map(|seed| seed - self.first).collect();
-        let TypedBatch { nodes, blocks } = self.sampler.sample(self.graph, (self.target, &of_type), key)?;
+        let TypedBatch { nodes, blocks } = self.sampler.sample(self.graph, &[(self.target, &of_type)], key)?;
         let ends = self.graph.schema().edge_types();
         let mut layers = Vec::with_capacity(blocks.len());
         for (block, types) in blocks.iter().zip(&self.layers) {

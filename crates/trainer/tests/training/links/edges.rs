@@ -29,7 +29,7 @@ fn rated(edges: &[Edge], rating: impl Fn(usize, &Edge) -> f32) -> Dataset {
 
 /// Ratings that are above zero for every third receiver.
 fn by_receiver() -> Dataset {
-    rated(&edges(), |_, edge| if edge.1 % 3 == 0 { 0.7 } else { -0.4 })
+    rated(&edges(), |_, edge| if edge.1.is_multiple_of(3) { 0.7 } else { -0.4 })
 }
 
 const KINDS: [ModelKind; 3] = [ModelKind::Gine, ModelKind::Gat, ModelKind::Gatv2];
@@ -81,7 +81,7 @@ fn an_edge_does_not_see_its_own_rating() {
 #[test]
 fn ratings_of_later_edges_change_nothing_before() {
     let from = edges().len() - (TEST * edges().len() as f64).round() as usize;
-    let rating = |_: usize, edge: &Edge| if edge.1 % 3 == 0 { 0.7 } else { -0.4 };
+    let rating = |_: usize, edge: &Edge| if edge.1.is_multiple_of(3) { 0.7 } else { -0.4 };
     let other = |at: usize, edge: &Edge| if at < from { rating(at, edge) } else { -rating(at, edge) };
     for (kind, before) in KINDS.into_iter().zip([Bound::Seed, Bound::Batch, Bound::Path]) {
         let [a, b] = [rated(&edges(), rating), rated(&edges(), other)]
@@ -198,7 +198,7 @@ fn models_from_outside_read_features_of_edges_by_their_input_spec() {
         let mut observe = |_: girih_trainer::Event<'_>| Control::Continue;
         train_model(&Cpu::new(), by_receiver(), &Outside(model), &inside, &SessionOptions::default(), &mut observe)
     };
-    let found = start(ModelKind::Gine).unwrap().runs[0].best.clone();
+    let found = start(ModelKind::Gine).unwrap().runs[0].best;
     assert_eq!(found, train(by_receiver(), &inside).unwrap().runs[0].best);
     let refused = start(ModelKind::Gin).unwrap_err().to_string();
     assert!(refused.contains("the input spec of rated reads no features of edges"), "{refused}");

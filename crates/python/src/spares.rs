@@ -1,0 +1,33 @@
+//! [`Spares`]: memory of batches that Python has released.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// Memory for later batches, in the order in which it came back.
+#[derive(Default)]
+pub struct Spares<T>(Mutex<Vec<T>>);
+
+impl<T: Default> Spares<T> {
+    /// List of released memory; `None` while another thread has it, or, after a fork, had it.
+    fn list(&self) -> Option<MutexGuard<'_, Vec<T>>> {
+        (0..1000).find_map(|_| match self.0.try_lock() {
+            Ok(list) => Some(list),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                std::hint::spin_loop();
+                None
+            }
+        })
+    }
+
+    /// Memory that came back last, or new memory.
+    pub fn take(&self) -> T {
+        self.list().and_then(|mut list| list.pop()).unwrap_or_default()
+    }
+
+    /// Keeps memory for later.
+    pub fn give_back(&self, memory: T) {
+        if let Some(mut list) = self.list() {
+            list.push(memory);
+        }
+    }
+}
