@@ -42,11 +42,11 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     /// When the sampler fails, or features cannot be read.
-    fn make(&self, plan: &EpochPlan, number: usize) -> Result<Box<dyn Made>, SampleError>;
+    fn make(&self, plan: &EpochPlan, number: usize) -> Result<Box<dyn ReadyBatch>, SampleError>;
 }
 
 /// Batch that waits for Python.
-pub trait Made: Send {
+pub trait ReadyBatch: Send {
     /// Object of the batch.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Source for PlainSource {
         EpochPlan::new(listed, self.options, epoch)
     }
 
-    fn make(&self, plan: &EpochPlan, number: usize) -> Result<Box<dyn Made>, SampleError> {
+    fn make(&self, plan: &EpochPlan, number: usize) -> Result<Box<dyn ReadyBatch>, SampleError> {
         let listed = if self.core.has_seeds() { plan.seeds(number) } else { &[] };
         let key = plan.key(number);
         let mut arrays = if self.core.has_times() {
@@ -102,7 +102,7 @@ struct MadePlain {
     width: usize,
 }
 
-impl Made for MadePlain {
+impl ReadyBatch for MadePlain {
     fn into_object(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let Self { arrays, core, width } = *self;
         Ok(Py::new(py, Batch::new(arrays, core, width))?.into_any())
@@ -222,7 +222,7 @@ enum Work {
     /// On the caller's thread.
     Here { source: Arc<dyn Source>, plan: Arc<EpochPlan>, next: usize },
     /// On threads of their own.
-    Ahead(Box<Items<'static, Box<dyn Made>, SampleError>>),
+    Ahead(Box<Items<'static, Box<dyn ReadyBatch>, SampleError>>),
 }
 
 /// Batches of one epoch, in order. Its threads end when it is dropped.
@@ -242,7 +242,7 @@ pub fn closed() -> PyErr {
 
 impl Epoch {
     /// Next batch, within about a tick.
-    fn next(&self) -> Poll<PyResult<Option<Box<dyn Made>>>> {
+    fn next(&self) -> Poll<PyResult<Option<Box<dyn ReadyBatch>>>> {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         let made = match &mut *work {
             Work::Done => None,

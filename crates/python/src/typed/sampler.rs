@@ -17,7 +17,7 @@ use super::graph::{HeldGraph, TypedGraph};
 use crate::arrays::{node_ids, offsets};
 use crate::errors::{index_error, of_sampling, type_error, value_error};
 use crate::features::FeatureStore;
-use crate::loader::{Made, Source, number_of_batches};
+use crate::loader::{ReadyBatch, Source, number_of_batches};
 use crate::options::Options;
 use crate::sampler::expand_of;
 use crate::spares::Spares;
@@ -298,7 +298,7 @@ impl Source for TypedSource {
         EpochPlan::new(self.seeds.clone(), self.options, epoch)
     }
 
-    fn make(&self, plan: &EpochPlan, number: usize) -> Result<Box<dyn Made>, SampleError> {
+    fn make(&self, plan: &EpochPlan, number: usize) -> Result<Box<dyn ReadyBatch>, SampleError> {
         let seeds = [(self.target, plan.seeds(number))];
         let mut arrays = self.core.sample(&seeds, plan.key(number), &TypedExcluded::default())?;
         arrays.number = number;
@@ -314,7 +314,7 @@ struct MadeTyped {
     widths: Vec<usize>,
 }
 
-impl Made for MadeTyped {
+impl ReadyBatch for MadeTyped {
     fn into_object(self: Box<Self>, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let Self { arrays, core, widths } = *self;
         Ok(Py::new(py, TypedBatch::new(arrays, core, widths))?.into_any())
