@@ -122,12 +122,8 @@ impl Group {
         row: &mut RowScratch,
     ) {
         let (mut ids, mut degrees) = ([0; LANES], [0; LANES]);
-        for (lane, &node) in nodes.iter().enumerate() {
-            let range = rows.range(node);
-            ids[lane] = node;
-            self.starts[lane] = range.start as u64;
-            degrees[lane] = range.len() as u32;
-        }
+        ids[..nodes.len()].copy_from_slice(nodes);
+        rows.ranges(nodes, &mut self.starts, &mut degrees);
         for lane in 0..LANES {
             let all = if replace && degrees[lane] > 0 { count } else { degrees[lane] };
             self.counts[lane] = all.min(count);

@@ -1,7 +1,5 @@
 //! [`Rule`]: the rule by which a hop draws edges, and the places that they go to.
 
-use std::ops::Range;
-
 use girih_machine::prefetch;
 
 use crate::fan_out::Neighbors;
@@ -64,11 +62,11 @@ pub(crate) struct Drawn<'a> {
 
 /// Rows of edges that nodes draw from.
 pub(crate) trait DrawnRows: Copy {
-    /// Asks for the memory that [`range`](Self::range) will read.
+    /// Asks for the memory that [`ranges`](Self::ranges) will read.
     fn ask(self, node: NodeId);
 
-    /// Places in [`sources`](Self::sources) of the edges that a node may draw.
-    fn range(self, node: NodeId) -> Range<usize>;
+    /// Places in [`sources`](Self::sources) of the edges that each of some nodes may draw: the first, and their number.
+    fn ranges(self, nodes: &[NodeId], starts: &mut [u64], degrees: &mut [u32]);
 
     /// Sources of all edges.
     fn sources(&self) -> &[NodeId];
@@ -84,8 +82,13 @@ impl DrawnRows for Patch<'_> {
     }
 
     #[inline(always)]
-    fn range(self, node: NodeId) -> Range<usize> {
-        self.row_range(node)
+    fn ranges(self, nodes: &[NodeId], starts: &mut [u64], degrees: &mut [u32]) {
+        let indptr = self.rows().indptr();
+        for ((&node, first), degree) in nodes.iter().zip(starts).zip(degrees) {
+            let (start, end) = (indptr[self.row(node)], indptr[self.row(node) + 1]);
+            *first = start;
+            *degree = (end - start) as u32;
+        }
     }
 
     #[inline(always)]

@@ -1,7 +1,6 @@
 //! [`TimedSampler`]: some earlier neighbors of each node, hop by hop.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
-use std::ops::Range;
 
 use girih_graph_format::{TimeWindow, TimedRows};
 use girih_machine::prefetch;
@@ -304,8 +303,12 @@ impl DrawnRows for Admitted<'_> {
     }
 
     #[inline(always)]
-    fn range(self, node: NodeId) -> Range<usize> {
-        self.graph.within(node as usize, &self.window)
+    fn ranges(self, nodes: &[NodeId], starts: &mut [u64], degrees: &mut [u32]) {
+        for ((&node, first), degree) in nodes.iter().zip(starts).zip(degrees) {
+            let range = self.graph.within(node as usize, &self.window);
+            *first = range.start as u64;
+            *degree = range.len() as u32;
+        }
     }
 
     #[inline(always)]
