@@ -118,12 +118,7 @@ impl Batch {
     fn batch<'py>(slf: &Bound<'py, Self>) -> Option<Ids<'py>> {
         let trees = &slf.get().arrays.trees;
         // SAFETY: as in `ids!`.
-        slf.get()
-            .core
-            .has_times()
-            .then_some(trees)
-            .filter(|trees| !trees.is_empty())
-            .map(|trees| unsafe { view(slf, trees) })
+        (!trees.is_empty()).then(|| unsafe { view(slf, trees) })
     }
 
     /// Digest of the blocks or of the subgraph, as `girih sample` prints it.

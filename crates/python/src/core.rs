@@ -9,34 +9,34 @@ use girih_sampling::{
     Subgraph, SubgraphSampler, TimedBatch, TimedSampler, TimedSeed,
 };
 
+use crate::graph::EdgeNames;
 use crate::spares::Spares;
 
 /// Graph, sampler and memory of batches that Python has released. Any number of threads may sample at once.
 pub struct Core {
-    edges: Edges,
+    drawing: Drawing,
     /// Name of the edge at each position, if edges have names.
-    names: Option<Arc<Vec<i64>>>,
-    method: Method,
+    names: EdgeNames,
     form: Form,
     spares: Spares<Arrays>,
 }
 
-/// Edges that are drawn from.
-#[derive(Clone)]
-pub enum Edges {
-    Plain(Csr),
-    Timed(Arc<TimedRows>),
+/// Edges, and the sampler that draws from them.
+#[allow(clippy::large_enum_variant)] // one for each sampler
+pub enum Drawing {
+    Plain(Csr, Method),
+    Timed(Arc<TimedRows>, TimedSampler),
 }
 
+/// Sampler of a graph without times.
 pub enum Method {
     Neighbors(NeighborSampler),
-    Timed(TimedSampler),
     Layers(LayerSampler),
     Subgraphs(Box<dyn SubgraphSampler>),
 }
 
 /// Seeds of a batch; their times where sampling follows time, and none else.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Seeds<'a> {
     pub nodes: &'a [NodeId],
     pub times: &'a [i64],
@@ -58,7 +58,7 @@ pub struct Form {
 /// Memory of one batch.
 #[derive(Default)]
 pub struct Arrays {
-    /// Blocks; trees and bounds are empty where sampling follows no time.
+    /// Blocks, with trees and bounds where sampling follows time.
     pub batch: TimedBatch,
     /// Seeds with their times.
     timed_seeds: Vec<TimedSeed>,
@@ -90,40 +90,38 @@ pub struct BlockArrays {
 }
 
 impl Core {
-    pub fn new(edges: Edges, names: Option<Arc<Vec<i64>>>, method: Method, form: Form) -> Self {
-        Self { edges, names, method, form, spares: Spares::default() }
+    pub fn new(drawing: Drawing, names: EdgeNames, form: Form) -> Self {
+        Self { drawing, names, form, spares: Spares::default() }
     }
 
     pub fn n_nodes(&self) -> usize {
-        match &self.edges {
-            Edges::Plain(csr) => csr.n_rows(),
-            Edges::Timed(rows) => rows.n_nodes(),
-        }
-    }
-
-    pub fn n_edges(&self) -> usize {
-        match &self.edges {
-            Edges::Plain(csr) => csr.nnz(),
-            Edges::Timed(rows) => rows.n_edges(),
+        match &self.drawing {
+            Drawing::Plain(csr, _) => csr.n_rows(),
+            Drawing::Timed(rows, _) => rows.n_nodes(),
         }
     }
 
     /// Graph without times, if it is one.
     pub fn csr(&self) -> Option<&Csr> {
-        match &self.edges {
-            Edges::Plain(csr) => Some(csr),
-            Edges::Timed(_) => None,
+        match &self.drawing {
+            Drawing::Plain(csr, _) => Some(csr),
+            Drawing::Timed(..) => None,
         }
     }
 
     /// Whether seeds have times.
     pub fn has_times(&self) -> bool {
-        matches!(self.edges, Edges::Timed(_))
+        matches!(self.drawing, Drawing::Timed(..))
     }
 
     /// Whether edges of batches can be left out by name.
     pub fn can_exclude(&self) -> bool {
-        matches!(self.method, Method::Neighbors(_))
+        matches!(self.drawing, Drawing::Plain(_, Method::Neighbors(_)))
+    }
+
+    /// Whether each seed has a tree of its own.
+    fn has_trees(&self) -> bool {
+        matches!(&self.drawing, Drawing::Timed(_, sampler) if sampler.options().rule.bound != Bound::Batch)
     }
 
     pub fn has_names(&self) -> bool {
@@ -137,8 +135,8 @@ impl Core {
     /// Sampler of neighbors.
     #[cfg(feature = "cuda")]
     pub fn neighbors(&self) -> Result<&NeighborSampler, girih_compute::ComputeError> {
-        match &self.method {
-            Method::Neighbors(sampler) => Ok(sampler),
+        match &self.drawing {
+            Drawing::Plain(_, Method::Neighbors(sampler)) => Ok(sampler),
             _ => Err(girih_compute::ComputeError::argument(
                 "sampling on the device",
                 "GPUs sample neighbors alone; take layer-wise samplers and subgraphs on the CPU",
@@ -147,7 +145,7 @@ impl Core {
     }
 
     pub fn has_seeds(&self) -> bool {
-        !matches!(self.method, Method::Subgraphs(_))
+        !matches!(self.drawing, Drawing::Plain(_, Method::Subgraphs(_)))
     }
 
     pub fn give_back(&self, arrays: Arrays) {
@@ -156,15 +154,7 @@ impl Core {
 
     /// Samples the batch of these seeds, of which samplers of subgraphs have none.
     pub fn sample(&self, seeds: Seeds<'_>, key: DrawKey, excluded: &ExcludedEdges) -> Result<Arrays, SampleError> {
-        let mut arrays = self.spares.take();
-        let done = self.sample_into(seeds, key, excluded, &mut arrays);
-        match done {
-            Ok(()) => Ok(arrays),
-            Err(error) => {
-                self.give_back(arrays);
-                Err(error)
-            }
-        }
+        self.spares.filled(|arrays| self.sample_into(seeds, key, excluded, arrays))
     }
 
     fn sample_into(
@@ -176,8 +166,8 @@ impl Core {
     ) -> Result<(), SampleError> {
         let mut rows = None;
         let Arrays { batch: TimedBatch { blocks: batch, .. }, subgraph, .. } = arrays;
-        match (&self.method, &self.edges) {
-            (Method::Neighbors(sampler), Edges::Plain(csr)) => {
+        match &self.drawing {
+            Drawing::Plain(csr, Method::Neighbors(sampler)) => {
                 let mut sampled = sampler.sample_excluding(csr, seeds.nodes, key, excluded, batch);
                 if self.form.is_list && sampled.as_ref().is_err_and(SampleError::is_repeated_seed) {
                     let (distinct, row_of) = distinct(seeds.nodes);
@@ -186,10 +176,9 @@ impl Core {
                 }
                 sampled?;
             }
-            (Method::Layers(sampler), Edges::Plain(csr)) => sampler.sample_into(csr, seeds.nodes, key, batch)?,
-            (Method::Subgraphs(sampler), Edges::Plain(csr)) => sampler.sample_into(csr, key, subgraph)?,
-            (Method::Timed(sampler), Edges::Timed(edges)) => rows = sample_timed(sampler, edges, seeds, key, arrays)?,
-            _ => return Err(SampleError::invalid("the sampler is for edges of another kind")),
+            Drawing::Plain(csr, Method::Layers(sampler)) => sampler.sample_into(csr, seeds.nodes, key, batch)?,
+            Drawing::Plain(csr, Method::Subgraphs(sampler)) => sampler.sample_into(csr, key, subgraph)?,
+            Drawing::Timed(edges, sampler) => rows = sample_timed(sampler, edges, seeds, key, arrays)?,
         }
         arrays.n_seeds = seeds.nodes.len();
         self.list(rows.as_deref(), arrays)
@@ -202,14 +191,16 @@ impl Core {
         edge_ids.clear();
         weights.clear();
         trees.clear();
-        trees.extend(timed.trees.iter().map(|&tree| i64::from(tree)));
+        if self.has_trees() {
+            trees.extend(timed.trees.iter().map(|&tree| i64::from(tree)));
+        }
         if !self.form.is_list {
             blocks.resize_with(batch.blocks.len(), BlockArrays::default);
             blocks.iter_mut().zip(&batch.blocks).for_each(|(arrays, block)| self.fill(arrays, block));
             return Ok(());
         }
-        let block = match &self.method {
-            Method::Subgraphs(_) => {
+        let block = match &self.drawing {
+            Drawing::Plain(_, Method::Subgraphs(_)) => {
                 *n_seeds = subgraph.nodes().len();
                 if self.form.wide {
                     wide.fill_subgraph(subgraph);
@@ -289,9 +280,6 @@ fn sample_timed(
     timed_seeds.clear();
     timed_seeds.extend(nodes.iter().zip(times).map(|(&node, &time)| TimedSeed { node, time }));
     sampler.sample_into(edges, timed_seeds, key, batch)?;
-    if sampler.options().rule.bound == Bound::Batch {
-        batch.trees.clear();
-    }
     let is_in_order = (0..).zip(&batch.seed_rows).all(|(at, &row)| at == row);
     Ok((!is_in_order).then(|| batch.seed_rows.clone()))
 }

@@ -154,7 +154,7 @@ impl Dataset {
     /// Edges with times; `None` if the data has none.
     #[getter]
     fn timed_graph(&self) -> Option<TimedGraph> {
-        self.data.timed.as_ref().map(|rows| TimedGraph { rows: Arc::clone(rows) })
+        self.data.timed.as_ref().map(|rows| TimedGraph::of(Arc::clone(rows)))
     }
 
     /// Node type with labels and splits; `None` if the data has no types.

@@ -25,14 +25,34 @@ pub fn spy_png<'py>(py: Python<'py>, graphs: Vec<Bound<'py, Graph>>) -> PyResult
     Ok(PyBytes::new(py, &interruptible(py, draw)?))
 }
 
+/// Name of the edge at each position: its column in the caller's `edge_index`. `None`: the position itself.
+pub type EdgeNames = Option<Arc<Vec<i64>>>;
+
+/// Positions of edges by their names, made when they are first asked for.
+#[derive(Default)]
+pub struct EdgePositions(OnceLock<Vec<u64>>);
+
+impl EdgePositions {
+    /// Position of a named edge among `n_edges`, if there is one.
+    pub fn of(&self, name: u64, names: &EdgeNames, n_edges: usize) -> Option<u64> {
+        let Some(names) = names else { return (name < n_edges as u64).then_some(name) };
+        let made = || {
+            let n_names = names.iter().max().map_or(0, |&name| name as usize + 1);
+            let mut positions = vec![u64::MAX; n_names];
+            (0..).zip(names.iter()).for_each(|(position, &name)| positions[name as usize] = position);
+            positions
+        };
+        // A name that no edge has is `u64::MAX`.
+        self.0.get_or_init(made).get(name as usize).copied().filter(|&position| position != u64::MAX)
+    }
+}
+
 /// Directed graph. Row `v` of its CSR lists the sources of the edges that end in node `v`.
 #[pyclass(frozen, module = "girih")]
 pub struct Graph {
     pub csr: Csr,
-    /// Name of the edge at each position: its column in the caller's `edge_index`. `None`: the position itself.
-    pub names: Option<Arc<Vec<i64>>>,
-    /// Position of each named edge; made when it is first asked for.
-    positions: OnceLock<Arc<Vec<u64>>>,
+    pub names: EdgeNames,
+    positions: EdgePositions,
     /// SPEC that the graph was loaded from as it is: it pickles as this.
     spec: Option<String>,
     /// Operands of layers, made when they are first asked for.
@@ -40,24 +60,17 @@ pub struct Graph {
 }
 
 impl Graph {
-    pub fn new(csr: Csr, names: Option<Arc<Vec<i64>>>) -> Self {
-        Self { csr, names, positions: OnceLock::new(), spec: None, operands: OnceLock::new() }
+    pub fn new(csr: Csr, names: EdgeNames) -> Self {
+        Self { csr, names, positions: EdgePositions::default(), spec: None, operands: OnceLock::new() }
     }
 
     pub fn of_spec(csr: Csr, spec: String) -> Self {
         Self { spec: csr.is_mapped().then_some(spec), ..Self::new(csr, None) }
     }
 
-    /// Positions of named edges; an unused name has none, which is `u64::MAX`.
-    pub fn positions(&self) -> Option<Arc<Vec<u64>>> {
-        let names = self.names.as_ref()?;
-        let made = || {
-            let n_names = names.iter().max().map_or(0, |&name| name as usize + 1);
-            let mut positions = vec![u64::MAX; n_names];
-            (0..).zip(names.iter()).for_each(|(position, &name)| positions[name as usize] = position);
-            Arc::new(positions)
-        };
-        Some(Arc::clone(self.positions.get_or_init(made)))
+    /// Position of a named edge, if there is one.
+    pub fn position_of(&self, name: u64) -> Option<u64> {
+        self.positions.of(name, &self.names, self.csr.nnz())
     }
 
     /// Weights by edge name as weights by position.
@@ -77,16 +90,27 @@ impl Graph {
     }
 }
 
-fn of_list(coo: &Coo, duplicates: Duplicates) -> PyResult<Graph> {
+/// Rows of a list, with the names of the edges; a message why there are none.
+pub fn named_rows(coo: &Coo, duplicates: Duplicates) -> Result<(Csr, EdgeNames), String> {
     let (csr, positions) = coo.to_csr_with_positions(duplicates).map_err(|error| match duplicates {
-        Duplicates::Refuse => {
-            value_error(format!("{error}; duplicates=\"merge\" keeps the first, \"sum\" adds them up"))
-        }
-        _ => value_error(error),
+        Duplicates::Refuse => format!("{error}; duplicates=\"merge\" keeps the first, \"sum\" adds them up"),
+        _ => error.to_string(),
     })?;
     // Edges that are listed in the order of rows are named by their positions.
     let is_in_order = csr.nnz() == coo.len() && positions.is_sorted();
-    Ok(Graph::new(csr, (!is_in_order).then(|| Arc::new(bytemuck::cast_vec(positions)))))
+    Ok((csr, (!is_in_order).then(|| Arc::new(bytemuck::cast_vec(positions)))))
+}
+
+fn of_list(coo: &Coo, duplicates: Duplicates) -> PyResult<Graph> {
+    named_rows(coo, duplicates).map(|(csr, names)| Graph::new(csr, names)).map_err(value_error)
+}
+
+/// Sources, then destinations, of the edges of a matrix in the order of its rows.
+pub fn listed(csr: &Csr) -> Vec<i64> {
+    let mut flat = Vec::with_capacity(2 * csr.nnz());
+    flat.extend(csr.indices().iter().map(|&source| i64::from(source)));
+    (0..csr.n_rows()).for_each(|v| flat.extend(std::iter::repeat_n(v as i64, csr.degree(v))));
+    flat
 }
 
 fn rule(duplicates: &str) -> PyResult<Duplicates> {
@@ -177,17 +201,7 @@ impl Graph {
 
     /// Sources and destinations, in the order of rows.
     fn edge_index<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let flat = on_pool(py, || {
-            let n_edges = self.csr.nnz();
-            let mut flat = vec![0i64; 2 * n_edges];
-            let (sources, destinations) = flat.split_at_mut(n_edges);
-            for v in 0..self.csr.n_rows() {
-                for e in self.csr.row_range(v) {
-                    (sources[e], destinations[e]) = (i64::from(self.csr.indices()[e]), v as i64);
-                }
-            }
-            flat
-        })?;
+        let flat = on_pool(py, || listed(&self.csr))?;
         flat.into_pyarray(py).call_method1("reshape", (2, self.csr.nnz()))
     }
 

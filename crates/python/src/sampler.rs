@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::arrays::{floats, node_ids, offsets, times_of};
 use crate::batch::Batch;
-use crate::core::{Core, Edges, Form, Method, Seeds};
+use crate::core::{Core, Drawing, Form, Method, Seeds};
 use crate::errors::{index_error, of_sampling, type_error, value_error};
 use crate::graph::Graph;
 use crate::options::Options;
@@ -38,7 +38,7 @@ fn fan_out(num_neighbors: &[i64]) -> PyResult<FanOut> {
     FanOut::new(num_neighbors.iter().enumerate().map(hop).collect::<PyResult<Vec<_>>>()?).map_err(of_sampling)
 }
 
-pub fn is_wide(index_dtype: &str) -> PyResult<bool> {
+fn is_wide(index_dtype: &str) -> PyResult<bool> {
     match index_dtype {
         "int64" => Ok(true),
         "int32" => Ok(false),
@@ -196,9 +196,9 @@ impl Sampler {
         let sampler = TimedSampler::new(fan_out(&num_neighbors)?, options).map_err(of_sampling)?;
         // One edge may be drawn for several trees.
         let form = Form { wide, edge_ids, is_list, has_repeats: true };
-        let rows = &graph.get().rows;
-        let names = on_pool(py, || rows.edge_numbers().iter().map(|&edge| i64::from(edge)).collect())?;
-        let core = Core::new(Edges::Timed(Arc::clone(rows)), Some(Arc::new(names)), Method::Timed(sampler), form);
+        let of = graph.get();
+        let names = on_pool(py, || of.names())?;
+        let core = Core::new(Drawing::Timed(Arc::clone(&of.rows), sampler), Some(names), form);
         Ok(Self {
             core: Arc::new(core),
             graph: graph.clone().unbind().into_any(),
@@ -259,7 +259,7 @@ impl Sampler {
 impl Sampler {
     fn of(graph: &Bound<'_, Graph>, method: Method, form: Form, made_by: (&'static str, Py<PyDict>)) -> Self {
         let Graph { csr, names, .. } = graph.get();
-        let core = Core::new(Edges::Plain(csr.clone()), names.clone(), method, form);
+        let core = Core::new(Drawing::Plain(csr.clone(), method), names.clone(), form);
         Self { core: Arc::new(core), graph: graph.clone().unbind().into_any(), made_by }
     }
 
@@ -292,13 +292,9 @@ impl Sampler {
         let graph = graph.ok_or_else(|| value_error("exclude is for samplers of neighbors without times"))?;
         let graph = graph.get();
         let names = offsets("exclude", names)?;
-        let positions = graph.positions();
-        let position = |&name: &u64| match &positions {
-            None if name < graph.csr.nnz() as u64 => Ok(name),
-            Some(positions) if positions.get(name as usize).is_some_and(|&at| at != u64::MAX) => {
-                Ok(positions[name as usize])
-            }
-            _ => Err(index_error(format!("exclude names edge {name}, which the graph does not have"))),
+        let position = |&name: &u64| {
+            let found = graph.position_of(name);
+            found.ok_or_else(|| index_error(format!("exclude names edge {name}, which the graph does not have")))
         };
         Ok(ExcludedEdges::new(names.iter().map(position).collect::<PyResult<_>>()?))
     }

@@ -19,9 +19,16 @@ impl<T: Default> Spares<T> {
         })
     }
 
-    /// Memory that came back last, or new memory.
-    pub fn take(&self) -> T {
-        self.list().and_then(|mut list| list.pop()).unwrap_or_default()
+    /// Memory that came back last, or new memory, after `fill` has filled it; it is kept if that fails.
+    pub fn filled<E>(&self, fill: impl FnOnce(&mut T) -> Result<(), E>) -> Result<T, E> {
+        let mut memory = self.list().and_then(|mut list| list.pop()).unwrap_or_default();
+        match fill(&mut memory) {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                self.give_back(memory);
+                Err(error)
+            }
+        }
     }
 
     /// Keeps memory for later.

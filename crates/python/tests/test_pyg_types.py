@@ -107,6 +107,13 @@ def test_rows_of_types_come_from_stores():
     batch = next(iter(gp.NeighborLoader(data, [3], "paper", x={"paper": rows}, transform_sampler_output=lambda out: out)))
     assert batch["paper"].x.shape[1] == 16
 
+    def turned(out):
+        out.node["paper"] = out.node["paper"].flip(0)
+        return out
+
+    for batch in gp.NeighborLoader(data, [3], "paper", x={"paper": rows}, batch_size=40, transform_sampler_output=turned):
+        assert torch.equal(batch["paper"].x, torch.from_numpy(rows.gather(batch["paper"].n_id.numpy())))
+
 
 def test_all_neighbors_give_the_output_of_the_whole_graph():
     data = hetero()

@@ -226,6 +226,42 @@ def test_bounds_of_batches_and_repeated_seeds():
     assert [b.num_dst for b in blocks][-1] == 3
 
 
+def digest_of(words):
+    """Digest of several batches, as `girih sample` prints it."""
+    digest, low = 0xCBF29CE484222325, (1 << 64) - 1
+    for word in (len(words), *words):
+        mixed = (digest ^ word) * 0x9E3779B97F4A7C15 & low
+        digest = mixed ^ mixed >> 32
+    return f"{digest:016x}"
+
+
+@pytest.mark.parametrize(
+    ("bound", "expand", "expected"),
+    [
+        ("batch", "once", "74c261157a87368a"),
+        ("batch", "per-layer", "9f7baeb820de7646"),
+        ("seed", "once", "4f082774c354b376"),
+        ("seed", "per-layer", "a5ed1df65e610aa0"),
+    ],
+)
+def test_batches_are_those_of_the_command_line(bound, expand, expected, tmp_path):
+    # girih sample messages.csv --before BOUND --expand EXPAND --fanout 4,3 --batch-size 64 --seed 5
+    path = tmp_path / "messages.csv"
+    path.write_text("source,target,time\n" + "".join(f"{7 * i % 13},{(5 * i + 3) % 11},{i // 2}\n" for i in range(200)))
+    graph = girih.load(path, times=True).timed_graph  # in both directions
+    ends, times = graph.edge_index(), graph.times()
+    order = np.lexsort((np.arange(200), times))
+    sampler = girih.Sampler.timed(graph, [4, 3], before=bound, expand=expand, edge_ids=False)
+    for made in (sampler, pickle.loads(pickle.dumps(sampler))):
+        digests = []
+        for number in range(4):
+            of_batch = order[64 * number :][:64]
+            seeds, at = ends[:, of_batch].T.reshape(-1), times[of_batch].repeat(2)
+            digests.append(made.sample(seeds, times=at, seed=5, batch=number).digest)
+        assert digest_of(digests) == expected
+    assert (sampler.sample([0, 0], times=[50, 60]).batch is None) == (bound == "batch")
+
+
 @pytest.mark.parametrize(
     ("make", "error", "told"),
     [

@@ -77,13 +77,9 @@ impl<I: Index> EdgeList<I> {
             return Err(drew_anew());
         }
         check_local(block)?;
-        let mut before = (0, 0);
-        for hop in batch.blocks.iter().rev() {
-            self.nodes_by_hop.push(hop.n_destinations - before.0);
-            self.edges_by_hop.push(hop.n_edges() - before.1);
-            before = (hop.n_destinations, hop.n_edges());
-        }
-        self.nodes_by_hop.push(block.nodes.len() - before.0);
+        let hops = || batch.blocks.iter().rev();
+        self.nodes_by_hop.extend(by_hop(hops().map(|hop| hop.n_destinations).chain([block.nodes.len()])));
+        self.edges_by_hop.extend(by_hop(hops().map(Block::n_edges)));
         debug_assert!(batch.blocks[1..].iter().all(|nearer| block.indices.starts_with(&nearer.indices)), "drew once");
         match seed_rows {
             None => self.fill_block(block),
@@ -110,11 +106,7 @@ impl<I: Index> EdgeList<I> {
 
     fn fill_block(&mut self, block: &Block) {
         self.nodes.extend(block.nodes.iter().map(|&id| I::of(id)));
-        self.edge_index.reserve(2 * block.n_edges());
-        self.edge_index.extend(block.indices.iter().map(|&source| I::of(source)));
-        for (row, ends) in (0..).zip(block.indptr.windows(2)) {
-            self.edge_index.extend(repeat_n(I::of(row), (ends[1] - ends[0]) as usize));
-        }
+        list_rows(&mut self.edge_index, &block.indptr, &block.indices);
     }
 
     /// As [`fill_block`](Self::fill_block), with a row for each of the repeated seeds.
@@ -141,6 +133,20 @@ impl<I: Index> EdgeList<I> {
         }
         Ok(())
     }
+}
+
+/// Appends the sources of all edges of some rows, then their destinations.
+pub(crate) fn list_rows<I: Index>(edge_index: &mut Vec<I>, indptr: &[u64], indices: &[NodeId]) {
+    edge_index.reserve(2 * indices.len());
+    edge_index.extend(indices.iter().map(|&source| I::of(source)));
+    for (row, ends) in (0..).zip(indptr.windows(2)) {
+        edge_index.extend(repeat_n(I::of(row), (ends[1] - ends[0]) as usize));
+    }
+}
+
+/// Differences of numbers that count all up to each hop.
+pub(crate) fn by_hop(up_to: impl Iterator<Item = usize>) -> impl Iterator<Item = usize> {
+    up_to.scan(0, |before, n| Some(n - std::mem::replace(before, n)))
 }
 
 /// First of the places at which each of the distinct seeds is listed.

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ._girih import Graph
+from ._girih import Dataset, Graph, TypedGraph
 
 
 def from_scipy(
@@ -56,3 +56,22 @@ def to_networkx(graph: Graph) -> Any:
     else:
         made.add_weighted_edges_from(zip(sources, destinations, graph.weights.tolist()))
     return made
+
+
+def masks_of(source: Dataset, num_nodes: int) -> dict[str, Any]:
+    """train_mask, val_mask and test_mask of the first split, if there is one: a boolean for each of `num_nodes` nodes."""
+    masks: dict[str, Any] = {}
+    for name, nodes in zip(("train_mask", "val_mask", "test_mask"), source.split or ()):
+        masks[name] = np.zeros(num_nodes, dtype=bool)
+        masks[name][nodes] = True
+    return masks
+
+
+def typed_edges(graph: TypedGraph) -> dict[tuple[str, str, str], Any]:
+    """Sources and destinations (2 × edges) of each edge type, in the order of the caller's list."""
+    names, edges = graph.edge_ids, {}
+    for of, edge_index in graph.edge_index().items():
+        named = names[of]
+        order = slice(None) if named is None else np.argsort(named, kind="stable")
+        edges[of] = np.ascontiguousarray(edge_index[:, order])
+    return edges

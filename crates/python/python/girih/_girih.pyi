@@ -184,11 +184,14 @@ class TimedGraph:
     """Directed graph whose edges have times, and may repeat. They are named by their columns in `edge_index`."""
 
     @staticmethod
-    def from_edge_index(edge_index: ArrayLike, times: ArrayLike, num_nodes: int | None = None) -> TimedGraph:
+    def from_edge_index(
+        edge_index: ArrayLike, times: ArrayLike, num_nodes: int | None = None, symmetrize: bool = False
+    ) -> TimedGraph:
         """Graph of the edges `edge_index[0, e] → edge_index[1, e]` at `times[e]`, in any order.
 
         times: integers of any unit. Where nodes have times, an edge may have that of its source.
         num_nodes: the largest id plus one if it is not given.
+        symmetrize: nodes see edges in both directions; a reversed edge has the name of the edge.
 
         Raises IndexError for an id that no node has, ValueError for another number of times, TypeError for times that are
         no integers.

@@ -16,6 +16,7 @@ from torch import Tensor
 
 import girih
 
+from ._convert import masks_of, typed_edges
 from ._edges import Draws, Duplicates, IndexDtype, graph_of_edges
 from ._loader import NeighborLoader as _BatchLoader
 
@@ -101,20 +102,14 @@ def _put_labels(data: Any, source: girih.Dataset, num_nodes: int) -> None:
     """Puts label, train_mask, val_mask and test_mask of a data set, where they are known."""
     if source.y is not None:
         data["label"] = torch.from_numpy(source.y.copy())
-    for name, nodes in zip(("train_mask", "val_mask", "test_mask"), source.split or ()):
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[torch.from_numpy(nodes)] = True
-        data[name] = mask
+    for name, mask in masks_of(source, num_nodes).items():
+        data[name] = torch.from_numpy(mask)
 
 
 def _to_heterograph(source: girih.TypedGraph | girih.Dataset) -> Any:
     graph = source if isinstance(source, girih.TypedGraph) else source.typed_graph
     assert graph is not None
-    names, edges = graph.edge_ids, {}
-    for relation, edge_index in graph.edge_index().items():
-        named = names[relation]
-        order = slice(None) if named is None else np.argsort(named, kind="stable")
-        edges[relation] = tuple(torch.from_numpy(np.ascontiguousarray(ends[order])) for ends in edge_index)
+    edges = {of: tuple(map(torch.from_numpy, edge_index)) for of, edge_index in typed_edges(graph).items()}
     made = dgl.heterograph(edges, num_nodes_dict=graph.num_nodes)
     if isinstance(source, girih.Dataset):
         for of, store in source.type_features.items():

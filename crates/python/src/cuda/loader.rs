@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use girih_graph_format::NodeId;
+use girih_graph_format::{Csr, NodeId};
 use girih_sampling::{EpochPlan, LoaderOptions};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -46,7 +46,8 @@ impl CudaLoader {
             return Err(value_error("batch_size is 0; give at least 1"));
         }
         let (core, graph) = (Arc::clone(&sampler.get().core), Arc::clone(&graph.get().held));
-        if (core.n_nodes(), core.n_edges()) != (graph.csr.n_rows(), graph.csr.nnz()) {
+        let size_of = |csr: &Csr| (csr.n_rows(), csr.nnz());
+        if core.csr().map(size_of) != Some(size_of(&graph.csr)) {
             return Err(value_error("the sampler was made for another graph than the one on the GPU"));
         }
         let features = features.map(|features| Arc::clone(&features.get().held));

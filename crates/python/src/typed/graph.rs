@@ -9,10 +9,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::arrays::{edges_between, frozen_view};
 use crate::errors::{of_format, type_error, value_error};
+use crate::graph::{EdgeNames, EdgePositions, listed, named_rows};
 use crate::threads::on_pool;
-
-/// Names of the edges of a relation by their positions: columns of the caller's `edge_index`. `None`: the position itself.
-pub type EdgeNames = Option<Arc<Vec<i64>>>;
 
 /// Graph whose nodes and edges have types. Edges are named, inside their type, by their columns in the caller's lists.
 #[pyclass(frozen, module = "girih")]
@@ -23,10 +21,22 @@ pub struct TypedGraph {
 /// Graph with the names of its edges.
 pub struct HeldGraph {
     pub graph: Typed,
+    /// Names of the edges of each type.
     pub names: Vec<EdgeNames>,
+    positions: Vec<EdgePositions>,
 }
 
 impl HeldGraph {
+    fn new(graph: Typed, names: Vec<EdgeNames>) -> Self {
+        let positions = names.iter().map(|_| EdgePositions::default()).collect();
+        Self { graph, names, positions }
+    }
+
+    /// Position of a named edge of a type, if there is one.
+    pub fn position_of(&self, number: usize, name: u64) -> Option<u64> {
+        self.positions[number].of(name, &self.names[number], self.graph.relations()[number].nnz())
+    }
+
     /// Name of an edge type as Python has it: source type, relation, destination type.
     pub fn edge_type<'py>(&self, py: Python<'py>, number: usize) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.graph.schema().edge_parts(number))
@@ -104,15 +114,13 @@ impl TypedGraph {
             let (mut relations, mut names) = (Vec::new(), Vec::new());
             for ([sources, destinations], (n_rows, n_cols), of) in lists {
                 let list = Coo::new(n_rows, n_cols, destinations, sources, None).map_err(value_error)?;
-                let (relation, positions) = list
-                    .to_csr_with_positions(rule)
-                    .map_err(|error| value_error(format!("{of}: {error}; duplicates=\"merge\" keeps the first")))?;
-                let is_in_order = relation.nnz() == list.len() && positions.is_sorted();
-                names.push((!is_in_order).then(|| Arc::new(bytemuck::cast_vec(positions))));
+                let rows = named_rows(&list, rule).map_err(|message| value_error(format!("{of}: {message}")));
+                let (relation, of_edges) = rows?;
+                names.push(of_edges);
                 relations.push(relation);
             }
             let graph = Typed::new(schema, relations).map_err(of_format)?;
-            Ok(Self { held: Arc::new(HeldGraph { graph, names }) })
+            Ok(Self { held: Arc::new(HeldGraph::new(graph, names)) })
         })?
     }
 
@@ -202,7 +210,7 @@ impl TypedGraph {
             }
             names[number] = given.map(Arc::new);
         }
-        Ok(Self { held: Arc::new(HeldGraph { graph: graph.clone(), names }) })
+        Ok(Self { held: Arc::new(HeldGraph::new(graph.clone(), names)) })
     }
 
     fn __repr__(&self) -> String {
@@ -219,7 +227,7 @@ impl TypedGraph {
     /// Graph whose edges are named by their positions.
     pub fn of(graph: Typed) -> Self {
         let names = vec![None; graph.relations().len()];
-        Self { held: Arc::new(HeldGraph { graph, names }) }
+        Self { held: Arc::new(HeldGraph::new(graph, names)) }
     }
 
     /// Dictionary of a value for each edge type.
@@ -234,15 +242,6 @@ impl TypedGraph {
         }
         Ok(made)
     }
-}
-
-/// Sources, then destinations, of the edges of a relation in the order of rows.
-fn listed(relation: &Csr) -> Vec<i64> {
-    let mut flat: Vec<i64> = relation.indices().iter().map(|&source| i64::from(source)).collect();
-    for v in 0..relation.n_rows() {
-        flat.extend(std::iter::repeat_n(v as i64, relation.degree(v)));
-    }
-    flat
 }
 
 /// For each edge type, the number of the one that it is the reverse of.

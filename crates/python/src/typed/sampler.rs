@@ -1,6 +1,5 @@
 //! `TypedSampler`: neighbors by edge type.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use girih_datasets::Features;
@@ -67,14 +66,7 @@ impl TypedCore {
         key: DrawKey,
         excluded: &TypedExcluded,
     ) -> Result<TypedArrays, SampleError> {
-        let mut arrays = self.spares.take();
-        match self.sample_into(seeds, key, excluded, &mut arrays) {
-            Ok(()) => Ok(arrays),
-            Err(error) => {
-                self.give_back(arrays);
-                Err(error)
-            }
-        }
+        self.spares.filled(|arrays| self.sample_into(seeds, key, excluded, arrays))
     }
 
     fn sample_into(
@@ -84,7 +76,7 @@ impl TypedCore {
         excluded: &TypedExcluded,
         arrays: &mut TypedArrays,
     ) -> Result<(), SampleError> {
-        let HeldGraph { graph, names } = &*self.held;
+        let HeldGraph { graph, names, .. } = &*self.held;
         let TypedArrays { batch, list, edge_ids, n_seeds, .. } = arrays;
         self.sampler.sample_excluding(graph, seeds, key, excluded, batch)?;
         n_seeds.clear();
@@ -227,27 +219,20 @@ impl TypedSampler {
 
     /// Edges by type and name as edges by position, with their reverses.
     fn excluded(&self, by_type: &Bound<'_, PyDict>) -> PyResult<TypedExcluded> {
-        let HeldGraph { graph, names } = &*self.core.held;
-        let mut positions = Vec::new();
+        let (held, mut positions) = (&self.core.held, Vec::new());
         for (key, named) in by_type {
-            let number = self.core.held.edge_number(&key)?;
-            let given = offsets("exclude", &named)?;
-            let of_names: Option<HashMap<i64, u64>> =
-                names[number].as_ref().map(|names| names.iter().copied().zip(0..).collect());
+            let number = held.edge_number(&key)?;
             let position = |&name: &u64| {
-                let found = match &of_names {
-                    None => (name < graph.relations()[number].nnz() as u64).then_some(name),
-                    Some(of_names) => of_names.get(&name.cast_signed()).copied(),
-                };
-                let of = graph.schema().edge_name(number);
-                found.ok_or_else(|| {
+                held.position_of(number, name).ok_or_else(|| {
+                    let of = held.graph.schema().edge_name(number);
                     index_error(format!("exclude names edge {name} of {of}, which the graph does not have"))
                 })
             };
-            positions.push((number, given.iter().map(position).collect::<PyResult<Vec<u64>>>()?));
+            let of_type = offsets("exclude", &named)?.iter().map(position).collect::<PyResult<Vec<u64>>>()?;
+            positions.push((number, of_type));
         }
         let lent: Vec<(usize, &[u64])> = positions.iter().map(|(number, at)| (*number, &at[..])).collect();
-        TypedExcluded::new(graph, &lent).map_err(of_sampling)
+        TypedExcluded::new(&held.graph, &lent).map_err(of_sampling)
     }
 }
 

@@ -40,24 +40,17 @@ impl DrawScratch {
         &self.rows.positions
     }
 
-    /// Draws edges of some rows for each node of `frontier`, all equally likely. `false`: the fan-out does not fit the
-    /// lanes, and nothing was drawn.
+    /// Draws `count` edges of some rows for each node of `frontier`, all equally likely; for a `count` of [`lane_count`].
     pub(crate) fn plain_hop<S: Sink>(
         &mut self,
         rows: impl DrawnRows,
         frontier: &[NodeId],
-        (neighbors, replace): (Neighbors, bool),
+        (count, replace): (u32, bool),
         draws: HopDraws,
         drawn: Drawn<'_>,
         sink: &mut S,
-    ) -> bool {
-        match neighbors {
-            Neighbors::Count(count) if count as usize <= lanes::MAX_FAN_OUT => {
-                lanes::hop(lanes::Hop { rows, frontier, count, replace, draws, ring: &mut self.lanes, drawn, sink });
-                true
-            }
-            _ => false,
-        }
+    ) {
+        lanes::hop(lanes::Hop { rows, frontier, count, replace, draws, ring: &mut self.lanes, drawn, sink });
     }
 
     /// The last `count` positions below `degree`, ascending.
@@ -65,6 +58,14 @@ impl DrawScratch {
         self.rows.positions.clear();
         self.rows.positions.extend(degree.saturating_sub(count)..degree);
         &self.rows.positions
+    }
+}
+
+/// Fan-out that lanes draw, if they do.
+pub(crate) fn lane_count(neighbors: Neighbors) -> Option<u32> {
+    match neighbors {
+        Neighbors::Count(count) if count as usize <= lanes::MAX_FAN_OUT => Some(count),
+        _ => None,
     }
 }
 
@@ -98,13 +99,12 @@ pub(crate) fn hop_of_shares<S: Sink>(
     sink: &mut S,
 ) {
     let HopRule { rule, shares } = hop_rule;
-    match rule.neighbors {
-        Neighbors::Count(count) if rule.draws == Draws::Labor => {
+    match (rule.neighbors, lane_count(rule.neighbors)) {
+        (Neighbors::Count(count), _) if rule.draws == Draws::Labor => {
             labor::hop(patch, frontier, (count, rule.excluded), draws, drawn, sink);
         }
-        Neighbors::Count(count) if shares.is_none() && count as usize <= lanes::MAX_FAN_OUT && rule.is_plain() => {
-            let (replace, ring) = (rule.replace, &mut scratch.lanes);
-            lanes::hop(lanes::Hop { rows: patch, frontier, count, replace, draws, ring, drawn, sink });
+        (_, Some(count)) if shares.is_none() && rule.is_plain() => {
+            scratch.plain_hop(patch, frontier, (count, rule.replace), draws, drawn, sink);
         }
         _ => rows::hop(patch, frontier, hop_rule, draws, &mut scratch.rows, drawn, sink),
     }

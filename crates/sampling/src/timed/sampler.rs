@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::batch::{TimedBatch, TimedSeed};
 use super::rule::{Bound, Strategy, TimeRule};
-use crate::draw::{DrawScratch, Drawn, DrawnRows, Sink};
+use crate::draw::{DrawScratch, Drawn, DrawnRows, Sink, lane_count};
 use crate::key::{HopDraws, Scheme};
 use crate::pool::Pool;
 use crate::relabel::{NodeHasher, Rank, Relabeller};
@@ -244,16 +244,17 @@ impl TimedSampler {
     ) {
         let TimedOptions { rule, replace, edge_ids, .. } = self.options;
         let Scratch { found, numbers, shared, draw, sources } = scratch;
-        if rule.bound == Bound::Batch && rule.strategy == Strategy::Uniform {
+        if rule.bound == Bound::Batch
+            && rule.strategy == Strategy::Uniform
+            && let Some(count) = lane_count(neighbors)
+        {
             // All nodes have one bound and one key, as those of graphs without times.
             let frontier = &found.nodes[n_expanded..block.n_destinations];
             let window = rule.window_of(found.bounds.first().copied().unwrap_or(0));
             let drawn = Drawn { indptr: &mut block.indptr, edge_ids: edge_ids.then_some(&mut block.edge_ids) };
             let (rows, draws) = (Admitted { graph, window }, key.hop(Scheme::Neighbors, hop));
-            if draw.plain_hop(rows, frontier, (neighbors, replace), draws, drawn, &mut shared.sink(&mut block.indices))
-            {
-                return;
-            }
+            draw.plain_hop(rows, frontier, (count, replace), draws, drawn, &mut shared.sink(&mut block.indices));
+            return;
         }
         let mut of_tree: Option<(u32, HopDraws)> = None;
         for at in n_expanded..block.n_destinations {

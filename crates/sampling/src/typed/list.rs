@@ -1,10 +1,7 @@
 //! [`TypedEdgeList`]: a typed mini-batch as a list of edges for each edge type, as `PyG` has it.
 
-use std::iter::repeat_n;
-
 use super::TypedBatch;
-use super::block::RelationRows;
-use crate::edge_list::drew_anew;
+use crate::edge_list::{by_hop, drew_anew, list_rows};
 use crate::{Expand, Index, SampleError};
 
 /// Edges of a typed mini-batch as pairs of local ids, hop after hop from the seeds on; its memory is reused by
@@ -40,33 +37,16 @@ impl<I: Index> TypedEdgeList<I> {
         self.edge_index.resize_with(n_edge_types, Vec::new);
         // The first block has all edges; those of a nearer hop are the first of its rows.
         let all = batch.blocks.first().map_or(&[][..], |block| &block.relations);
-        self.edge_index.iter_mut().zip(all).for_each(|(list, rows)| fill_rows(list, rows));
+        for (list, rows) in self.edge_index.iter_mut().zip(all) {
+            list.clear();
+            list_rows(list, &rows.indptr, &rows.indices);
+        }
         let hops = || batch.blocks.iter().rev();
-        let of_nodes = |t: usize| by_hop(hops().map(|hop| hop.n_destinations[t]).chain([batch.nodes[t].len()]));
+        let of_nodes =
+            |t: usize| by_hop(hops().map(|hop| hop.n_destinations[t]).chain([batch.nodes[t].len()])).collect();
         self.nodes_by_hop = (0..batch.nodes.len()).map(of_nodes).collect();
-        let of_edges = |r: usize| by_hop(hops().map(|hop| hop.relations[r].indices.len()));
+        let of_edges = |r: usize| by_hop(hops().map(|hop| hop.relations[r].indices.len())).collect();
         self.edges_by_hop = (0..n_edge_types).map(of_edges).collect();
         Ok(())
     }
-}
-
-/// Writes the edges of a relation's rows, row after row.
-fn fill_rows<I: Index>(list: &mut Vec<I>, rows: &RelationRows) {
-    list.clear();
-    list.reserve(2 * rows.indices.len());
-    list.extend(rows.indices.iter().map(|&source| I::of(source)));
-    for (row, ends) in (0..).zip(rows.indptr.windows(2)) {
-        list.extend(repeat_n(I::of(row), (ends[1] - ends[0]) as usize));
-    }
-}
-
-/// Differences of numbers that count all up to each hop.
-fn by_hop(up_to: impl Iterator<Item = usize>) -> Vec<usize> {
-    up_to
-        .scan(0, |before, n| {
-            let new = n - *before;
-            *before = n;
-            Some(new)
-        })
-        .collect()
 }

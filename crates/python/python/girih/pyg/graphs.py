@@ -19,6 +19,7 @@ from torch_geometric.loader.utils import index_select  # type: ignore[import-unt
 
 import girih
 
+from .._convert import masks_of
 from .._edges import Duplicates, graph_of_edges
 
 
@@ -211,10 +212,8 @@ def put_labels(store: Any, source: girih.Dataset, num_nodes: int) -> None:
     """Puts y, train_mask, val_mask and test_mask of a data set, where they are known."""
     if source.y is not None:
         store.y = torch.from_numpy(source.y.copy())
-    for name, ids in zip(("train_mask", "val_mask", "test_mask"), source.split or ()):
-        mask = torch.zeros(num_nodes, dtype=torch.bool)
-        mask[torch.from_numpy(ids)] = True
-        store[name] = mask
+    for name, mask in masks_of(source, num_nodes).items():
+        store[name] = torch.from_numpy(mask)
 
 
 def selected(value: Any, index: Tensor, dim: int) -> Any:

@@ -12,7 +12,6 @@ import girih
 
 from .graphs import host, selected
 from .loader import NeighborLoader
-from .typed import tensors
 
 
 class HeteroNeighborLoader(NeighborLoader):
@@ -62,19 +61,13 @@ class HeteroNeighborLoader(NeighborLoader):
         return self.input_type, seeds.numpy()
 
     def _data_of(self, batch: Any, at: Tensor, store: Any) -> Any:
-        out = self.node_sampler.output_of(batch)
-        return self._of_output(out, at, brought=tensors(batch.x))
-
-    def _of_output(self, out: Any, at: Tensor, brought: Any = None) -> Any:
+        out, brought = self.node_sampler.output_of(batch), batch.x
         out.metadata = (self._ids(at), None)
-        node = out.node
         if self.transform_sampler_output is not None:
             out = self.transform_sampler_output(out)
-        stores = self._store()
-        data = self._filtered_types(out, set(stores))
-        for of, store in stores.items():
-            kept = brought.get(of) if brought and out.node.get(of) is node.get(of) else None
-            data[of].x = self._rows(kept, out.node[of], store)
+        data = self._filtered_types(out, set(store))
+        for of, rows in store.items():
+            data[of].x = self._rows(brought.get(of), out.node[of], rows)
         for of, ids in out.node.items():
             data[of].n_id = ids
         for of, ids in (out.edge or {}).items():

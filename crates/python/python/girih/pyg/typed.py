@@ -10,6 +10,7 @@ from torch_geometric.sampler import HeteroSamplerOutput  # type: ignore[import-u
 
 import girih
 
+from .._convert import typed_edges
 from .._edges import Duplicates
 from .graphs import host, put_labels
 
@@ -57,13 +58,11 @@ def to_hetero(source: girih.TypedGraph | girih.Dataset, *, features: bool) -> He
     """`HeteroData` of a typed graph or of a data set with types."""
     graph = source if isinstance(source, girih.TypedGraph) else source.typed_graph
     assert graph is not None
-    data, names = HeteroData(), graph.edge_ids
+    data = HeteroData()
     for of, n in graph.num_nodes.items():
         data[of].num_nodes = n
-    for edges, edge_index in graph.edge_index().items():
-        named = names[edges]
-        order = slice(None) if named is None else np.argsort(named, kind="stable")
-        data[edges].edge_index = torch.from_numpy(np.ascontiguousarray(edge_index[:, order]))
+    for edges, edge_index in typed_edges(graph).items():
+        data[edges].edge_index = torch.from_numpy(edge_index)
     if isinstance(source, girih.Dataset):
         for of, store in source.type_features.items() if features else ():
             data[of].x = torch.from_numpy(store.gather(np.arange(len(store))))
