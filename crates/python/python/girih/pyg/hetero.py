@@ -11,7 +11,7 @@ from torch_geometric.loader.utils import get_input_nodes  # type: ignore[import-
 import girih
 
 from .graphs import host, selected
-from .loader import NeighborLoader
+from .loader import NeighborLoader, lent_rows
 
 
 class HeteroNeighborLoader(NeighborLoader):
@@ -49,13 +49,8 @@ class HeteroNeighborLoader(NeighborLoader):
 
     def _store(self) -> Any:
         """Rows of `x` by node type: those of the argument, or of `data[type].x` where they lie."""
-        stores = dict(self.x)
-        for of in self.data.node_types:
-            x = self.data[of].get("x")
-            if of not in stores and isinstance(x, Tensor) and x.dtype == torch.float32 and x.dim() == 2:
-                if x.is_cpu and x.is_contiguous() and not x.requires_grad and x.shape[1] > 0:
-                    stores[of] = girih.FeatureStore(x.numpy())
-        return stores
+        own = {of: lent_rows(self.data[of].get("x"), n) for of, n in self.node_sampler.graph.num_nodes.items()}
+        return {of: rows for of, rows in (own | self.x).items() if rows is not None}
 
     def _native_seeds(self, seeds: Tensor) -> Any:
         return self.input_type, seeds.numpy()

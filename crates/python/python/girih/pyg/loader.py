@@ -226,12 +226,7 @@ class NeighborLoader:
             return None
         if self.x is not None or not isinstance(self.data, Data):
             return self.x
-        x = self.data._store.get("x")
-        if not isinstance(x, Tensor) or x.dtype != torch.float32 or x.dim() != 2 or x.requires_grad or x.shape[1] == 0:
-            return None
-        if not x.is_cpu or not x.is_contiguous() or len(x) != self.node_sampler.graph.num_nodes:
-            return None
-        return girih.FeatureStore(x.numpy())
+        return lent_rows(self.data._store.get("x"), self.node_sampler.graph.num_nodes)
 
     def _made(self, batches: girih.Epoch, positions: Tensor | None, store: Any) -> Iterator[Any]:
         device = None if self._on_gpu is None else self._on_gpu.device
@@ -356,6 +351,15 @@ class NeighborLoader:
 
     def __repr__(self) -> str:
         return f"girih.pyg.NeighborLoader({self.node_sampler.graph}, batches={len(self)})"
+
+
+def lent_rows(x: Any, num_nodes: int) -> girih.FeatureStore | None:
+    """Rows of an attribute where they lie; None for what is no plain matrix of float32 on the host, a row for each node."""
+    if not isinstance(x, Tensor) or x.dtype != torch.float32 or x.dim() != 2 or x.requires_grad or x.shape[1] == 0:
+        return None
+    if not x.is_cpu or not x.is_contiguous() or len(x) != num_nodes:
+        return None
+    return girih.FeatureStore(x.numpy())
 
 
 def _generator(*key: int) -> torch.Generator:
