@@ -65,8 +65,7 @@ pub use self::norm::{ColumnMoments, NormOps};
 pub use self::optim::{AdamStep, AdamUpdate, OptimOps, SgdUpdate};
 #[cfg(feature = "testing")]
 pub(crate) use self::relation::composed;
-pub(crate) use self::relation::runs_of;
-pub use self::relation::{BasisOperands, RelationOps, RelationRows};
+pub use self::relation::{BasisOperands, RelationOps, RelationRows, runs_of};
 pub use self::segment::SegmentOps;
 pub use self::sparse::SparseOps;
 pub use self::types::{Activation, ActivationGrad, Dtype, Epilogue, Function, Shape, Transpose};

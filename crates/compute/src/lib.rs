@@ -30,7 +30,7 @@ pub use backend::{
     Activation, ActivationGrad, AdamStep, AdamUpdate, Attention, AttentionGrads, AttentionOps, Backend, BasisOperands,
     ColumnMoments, DenseOps, Dtype, Epilogue, EpilogueGrad, Fits, Function, GlobalIds, HostMatrix, LossOps, Memory,
     NO_COLUMN, NormOps, OptimOps, RelationOps, RelationRows, SegmentOps, SgdUpdate, Shape, SparseOperand, SparseOps,
-    StepInputs, Transpose,
+    StepInputs, Transpose, runs_of,
 };
 pub use cpu::Cpu;
 pub use dropout::Dropout;

@@ -41,12 +41,16 @@ pub(crate) fn entity_graph(
     let schema = Schema::new(vec![node_type], names.iter().map(edge_type).collect())?;
     let typed = TypedGraph::new(schema, relations)?;
     Duplicates::Merge.note(n_stated - typed.n_edges(), false, notes);
-    if adds_reverse(options) { reverses::added(&typed, |_| true, notes) } else { Ok(typed) }
+    match options.reverse {
+        // A predicate with the edges of another one in the other direction gets a reverse as all others do.
+        None | Some(ReverseEdges::Add) => reverses::added(&typed, |_| true, notes),
+        given => reverses::with_option(typed, given, notes),
+    }
 }
 
-/// Whether relations get reverse relations.
+/// Whether edges get their other direction.
 pub(crate) fn adds_reverse(options: &LoadOptions) -> bool {
-    options.reverse.unwrap_or(ReverseEdges::Add) == ReverseEdges::Add
+    options.reverse != Some(ReverseEdges::No)
 }
 
 /// Adjacency of each relation.

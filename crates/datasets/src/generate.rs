@@ -101,7 +101,7 @@ impl Recipe {
                 return Err(other_target(name, &typed.node_types[typed.target].name));
             }
         }
-        let reverse = options.reverse != Some(ReverseEdges::No);
+        let reverse = options.reverse.unwrap_or(ReverseEdges::Add);
         Ok(Self::Typed(Typed { reverse, ..typed }))
     }
 

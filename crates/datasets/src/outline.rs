@@ -23,7 +23,7 @@ pub struct Outline {
     pub weighted: bool,
     /// Number of features of each edge, if these are read.
     pub edge_features: Option<usize>,
-    /// Codec and bytes per row of compressed features.
+    /// Codec and bytes per row of compressed features: of the node type with the longest rows, if there are several.
     pub codes: Option<(String, usize)>,
     /// Number of classes; 0 without labels.
     pub n_classes: usize,
@@ -71,12 +71,7 @@ impl Dataset {
             features_from: self.features_from,
             weighted: self.graph.values().is_some(),
             edge_features: self.edge_features.as_ref().map(|features| features.width()),
-            codes: match &self.features {
-                Some(Features::Compressed(features)) => {
-                    Some((features.codec().spec().to_string(), features.codec().row_bytes()))
-                }
-                _ => None,
-            },
+            codes: self.codes(),
             n_classes: self.n_classes(),
             multi_label: self.is_multi_label(),
             splits: self.splits.iter().map(|split| split.parts().map(|(_, nodes)| nodes.len())).collect(),
@@ -90,5 +85,15 @@ impl Dataset {
             type_widths: self.typed.iter().flat_map(|typed| &typed.features).map(TypeFeatures::width).collect(),
             target: self.typed.as_ref().map_or(0, |typed| typed.target),
         }
+    }
+
+    /// Codec and bytes per row of compressed features: of the node type with the longest rows, if there are several.
+    fn codes(&self) -> Option<(String, usize)> {
+        let of_types = self.typed.iter().flat_map(|typed| typed.features.iter().filter_map(TypeFeatures::given));
+        let codes = self.features.iter().chain(of_types).filter_map(|features| match features {
+            Features::Compressed(codes) => Some((codes.codec().spec().to_string(), codes.codec().row_bytes())),
+            Features::Dense(_) | Features::Sparse(_) => None,
+        });
+        codes.max_by_key(|(_, row_bytes)| *row_bytes)
     }
 }

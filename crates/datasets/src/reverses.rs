@@ -1,6 +1,7 @@
 //! Reverse relations: those that the data has are found, and others added.
 
-use girih_graph_format::{EdgeType, Notes, Schema, TypedGraph};
+use girih_graph_format::{Csr, EdgeType, Notes, Schema, TypedGraph};
+use rayon::prelude::*;
 
 use crate::{DatasetError, ReverseEdges};
 
@@ -8,7 +9,7 @@ use crate::{DatasetError, ReverseEdges};
 /// become its reverse, and all others get one.
 ///
 /// # Errors
-/// When `--reverse add` would add what is there, or a relation has the name of a reverse that is to be added.
+/// When `--reverse add` or `merge` would add what is there, or a relation has the name of a reverse that is to be added.
 pub(crate) fn with_option(
     graph: TypedGraph,
     option: Option<ReverseEdges>,
@@ -17,29 +18,58 @@ pub(crate) fn with_option(
     match option {
         Some(ReverseEdges::No) => Ok(graph),
         Some(ReverseEdges::Add) => {
-            refuse_given(&graph)?;
+            refuse_given(&graph, ReverseEdges::Add)?;
             added(&graph, |_| true, notes)
+        }
+        Some(ReverseEdges::Merge) => {
+            refuse_given(&graph, ReverseEdges::Merge)?;
+            let graph = merged(graph, notes)?;
+            added(&graph, |number| !is_inside(graph.schema(), number), notes)
         }
         None => {
             let graph = paired(graph, notes)?;
             // A relation inside a type whose edges go both ways has its reverse in itself.
             let is_symmetric = |number: usize| {
-                let of = &graph.schema().edge_types()[number];
                 let relation = &graph.relations()[number];
-                of.source == of.destination && relation.nnz() > 0 && relation.is_symmetric()
+                is_inside(graph.schema(), number) && relation.nnz() > 0 && relation.is_symmetric()
             };
             added(&graph, |number| !is_symmetric(number), notes)
         }
     }
 }
 
+/// Whether a relation joins nodes of one type.
+fn is_inside(schema: &Schema, number: usize) -> bool {
+    let of = &schema.edge_types()[number];
+    of.source == of.destination
+}
+
+/// Graph whose relations inside one type have each edge in both directions.
+fn merged(graph: TypedGraph, notes: &mut Notes) -> Result<TypedGraph, DatasetError> {
+    let schema = graph.schema().clone();
+    let merge = |(number, relation): (usize, &Csr)| {
+        if is_inside(&schema, number) { relation.symmetrized() } else { relation.clone() }
+    };
+    let relations: Vec<Csr> = graph.relations().par_iter().enumerate().map(merge).collect();
+    let grew = |(before, after): (&Csr, &Csr)| after.nnz() - before.nnz();
+    let added: Vec<usize> = graph.relations().iter().zip(&relations).map(grew).filter(|&n| n > 0).collect();
+    let (n_types, n_edges) = (added.len(), added.iter().sum::<usize>());
+    if n_types > 0 {
+        let noun = if n_types == 1 { "relation inside a type has" } else { "relations inside a type have" };
+        let text =
+            format!("{n_types} {noun} each edge in both directions, with {n_edges} edges more (--reverse merge)");
+        notes.make_up("merged_relations", text, &[("relations", n_types as u64), ("edges", n_edges as u64)]);
+    }
+    Ok(TypedGraph::new(schema, relations)?)
+}
+
 /// Refuses to add reverses to data that has some.
-fn refuse_given(graph: &TypedGraph) -> Result<(), DatasetError> {
+fn refuse_given(graph: &TypedGraph, option: ReverseEdges) -> Result<(), DatasetError> {
     let schema = graph.schema();
     let stated = schema.edge_types().iter().enumerate().find_map(|(number, of)| Some((of.reverse_of?, number)));
     let Some((forward, reverse)) = stated.or_else(|| pairs(graph).first().copied()) else { return Ok(()) };
     Err(DatasetError::invalid(format!(
-        "{} has the edges of {} in the other direction, and --reverse add would add them again; leave --reverse out, or \
+        "{} has the edges of {} in the other direction, and --reverse {option} would add them again; leave --reverse out, or \
          give --reverse no",
         schema.edge_name(reverse),
         schema.edge_name(forward)

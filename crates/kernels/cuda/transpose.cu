@@ -40,11 +40,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) offsets_of_columns(u32 *co
     for (u64 piece = 0; piece < of_column; piece++) pieces[first + piece] = column << 32 | piece;
 }
 
-// Lists the entries of each column in any order, and for each entry its row.
+// Lists the entries of each column in any order, and for each entry its row. Without offsets each row has one entry.
 extern "C" __global__ void list_entries(const u64 *indptr, const u32 *indices, u64 n_rows, const u64 *columns, u32 *counts,
                                         u32 *entries, u32 *rows) {
     for (u64 row = first_thread() / LANES; row < n_rows; row += n_threads() / LANES) {
-        for (u64 entry = indptr[row] + threadIdx.x % LANES; entry < indptr[row + 1]; entry += LANES) {
+        const u64 begin = indptr ? indptr[row] : row, end = indptr ? indptr[row + 1] : row + 1;
+        for (u64 entry = begin + threadIdx.x % LANES; entry < end; entry += LANES) {
             const u32 column = indices[entry];
             entries[columns[column] + atomicAdd(&counts[column], 1u)] = (u32)entry;
             rows[entry] = (u32)row;

@@ -36,6 +36,20 @@ pub(crate) struct Product {
     pub(crate) out: Dtype,
     /// Whether a bias is added.
     pub(crate) has_bias: bool,
+    /// Bytes that all addresses are a multiple of, by [`alignment`].
+    pub(crate) alignment: u32,
+}
+
+/// Alignment of allocations in bytes, which cuBLASLt expects unless told otherwise.
+const OF_ALLOCATIONS: u32 = 256;
+/// Alignment in bytes of the widest loads.
+const OF_LOADS: u32 = 16;
+
+/// Alignment of some addresses in bytes, as far as it matters: that of allocations, of the widest loads, or of elements.
+pub(crate) fn alignment(addresses: &[u64]) -> u32 {
+    let is_aligned = |bytes: u32| addresses.iter().all(|address| address % u64::from(bytes) == 0);
+    let found = [OF_ALLOCATIONS, OF_LOADS].into_iter().find(|&bytes| is_aligned(bytes));
+    found.unwrap_or(size_of::<u16>() as u32)
 }
 
 /// Longest side that is not rounded for the class.
@@ -98,8 +112,8 @@ impl Lt {
     /// cuBLASLt does not offer the product.
     ///
     /// # Safety
-    /// The addresses are those of matrices of the shapes, pitches and types that `product` names, each at the start
-    /// of an allocation. The matrices live until all work is done that was put on the stream before they are freed.
+    /// The addresses are those of matrices of the shapes, pitches, types and alignment that `product` names, or of rows of
+    /// them. The matrices live until all work is done that was put on the stream before they are freed.
     /// `out` may be written, and overlaps none of the others.
     pub(crate) unsafe fn multiply(
         &self,
@@ -194,7 +208,7 @@ impl Plan {
         if product.has_bias {
             desc.set_bias(bias)?;
         }
-        let preference = Preference::new()?;
+        let preference = Preference::new(product.alignment)?;
         // SAFETY: all descriptors are alive.
         let found = unsafe { result::get_matmul_algo_heuristic(handle, desc.0, a.0, b.0, out.0, out.0, preference.0)? };
         Ok(Self { desc, algorithm: found.algo })
@@ -275,14 +289,24 @@ impl Drop for Layout {
 struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Preference {
-    fn new() -> Result<Self, CublasError> {
+    fn new(alignment: u32) -> Result<Self, CublasError> {
         use sys::cublasLtMatmulPreferenceAttributes_t::{
-            CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+            CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
         };
         let preference = Self(result::create_matmul_pref()?);
         let scheme = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
         preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE)?;
         preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &scheme)?;
+        for of_matrix in [
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+        ] {
+            preference.set(of_matrix, &alignment)?;
+        }
         Ok(preference)
     }
 
@@ -311,6 +335,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn alignment_is_that_of_the_least_aligned_address() {
+        assert_eq!(alignment(&[512, 0, 1 << 20]), 256);
+        assert_eq!(alignment(&[512, 48]), 16);
+        assert_eq!(alignment(&[512, 8]), 2);
+    }
+
+    #[test]
     fn products_of_a_class_differ_in_what_varies_from_batch_to_batch() {
         let product = |(rows, cols, depth), transposed| Product {
             rows,
@@ -321,6 +352,7 @@ mod tests {
             operands: Dtype::Bf16,
             out: Dtype::Bf16,
             has_bias: false,
+            alignment: 256,
         };
         let class = |sides, transposed| {
             let class = product(sides, transposed).class();

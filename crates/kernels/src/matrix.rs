@@ -54,6 +54,8 @@ pub struct CudaIds {
 pub(crate) struct Derived {
     /// Positions of equal ids, grouped.
     pub(crate) groups: OnceLock<Groups>,
+    /// Positions of each id as rows of a matrix, made by the device.
+    pub(crate) positions: OnceLock<CudaCsr>,
     /// Number of times that each row of a matrix is named; for the number of rows that was asked for first.
     pub(crate) counts: OnceLock<Arc<Buffer<u32>>>,
     /// Classes that passed the check for the rows in this list, and the number of columns of the check.

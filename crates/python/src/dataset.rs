@@ -44,6 +44,23 @@ impl Dataset {
     }
 }
 
+/// Reverses of edge types: whether they are added, or a rule of `girih train --reverse`.
+#[derive(FromPyObject)]
+enum Reverse {
+    Flag(bool),
+    Rule(String),
+}
+
+impl Reverse {
+    fn rule(self) -> PyResult<ReverseEdges> {
+        match self {
+            Self::Flag(true) => Ok(ReverseEdges::Add),
+            Self::Flag(false) => Ok(ReverseEdges::No),
+            Self::Rule(name) => name.parse().map_err(of_dataset),
+        }
+    }
+}
+
 /// Loads or generates the data set of a SPEC: a path, or `synth:NAME[@SCALE][,key=value…]`.
 #[pyfunction]
 #[pyo3(signature = (spec, **options))]
@@ -52,7 +69,7 @@ pub fn load(py: Python<'_>, spec: PathBuf, options: Option<&Bound<'_, PyDict>>) 
     let codec = given.take::<String>("codec")?.map(|codec| codec.parse().map_err(of_features)).transpose()?;
     let (symmetrize, split) = (given.take("symmetrize")?, given.take("split")?);
     let (seed, labels, target) = (given.or("seed", 0)?, given.take::<PathBuf>("labels")?, given.take("target")?);
-    let reverse = given.take("reverse")?.map(|add: bool| if add { ReverseEdges::Add } else { ReverseEdges::No });
+    let reverse = given.take("reverse")?.map(Reverse::rule).transpose()?;
     let columns = given.take::<String>("columns")?.map(|columns| columns.parse().map_err(value_error)).transpose()?;
     let edge_features: Vec<String> = given.or("edge_features", Vec::new())?;
     // Features of edges are read with their times alone.

@@ -57,10 +57,11 @@ pub struct ReadArgs {
     #[arg(long, value_name = "RULE", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub literals: Option<Literals>,
-    /// Reverse relations of typed data: add, or no
+    /// Reverse relations of typed data: add, merge or no
     ///
+    /// With merge, a relation inside one type gets the other direction of each edge, and only others a reverse.
     /// [default: of what girih has written no, else add, unless a relation is the reverse of another]
-    #[arg(long, value_name = "add|no", ignore_case = true)]
+    #[arg(long, value_name = "add|merge|no", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub reverse: Option<ReverseEdges>,
     /// Type of the nodes to be classified, in typed data [default: the one with labels]

@@ -1,5 +1,6 @@
 //! [`AttentionOps`]: attention over the entries of a sparse pattern.
 
+use super::relation::check_runs;
 use crate::checks::{self, Checked};
 use crate::{ComputeError, Dropout, Memory, Shape};
 
@@ -82,37 +83,40 @@ pub trait AttentionOps: Memory {
             checks::expect("segment_softmax", "grad", self.shape(grad), found)
         }
 
-        /// Dot products of rows with a vector, per head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
-        /// `x` is `n × (heads·d)`, `vector` is `1 × (heads·d)`, and `out` is `n × heads`.
+        /// Dot products of rows with a vector, per head: `out[i, h] = Σ_k x[i, c]·vectors[r, c]` with `c = k · heads + h`,
+        /// for the rows `i` of run `r`. `runs` lists the first row of each run, and behind them the number of rows. `x` is
+        /// `n × (heads·d)`, `vectors` is `R × (heads·d)`, and `out` is `n × heads`.
         ///
         /// # Errors
-        /// On shapes that do not fit.
+        /// On shapes or runs that do not fit.
         fn head_dots, run_head_dots(
             &self,
+            runs: &[usize],
             x: &Self::Matrix,
-            vector: &Self::Matrix,
+            vectors: &Self::Matrix,
             out: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
-            check_head_dots(self, x, vector, out)
+            check_head_dots(self, runs, x, vectors, out)
         }
 
         /// Backward pass of [`head_dots`](Self::head_dots), with `grad` `n × heads`:
-        /// `x_grad[r, c] += grad[r, h]·vector[c]`, if `x_grad` (shaped like `x`) is given. `vector_grad` (shaped like
-        /// `vector`) is overwritten with `Σ_r grad[r, h]·x[r, c]`.
+        /// `x_grad[i, c] += grad[i, h]·vectors[r, c]`, if `x_grad` (shaped like `x`) is given. Row `r` of `vector_grads`
+        /// (shaped like `vectors`) is overwritten with `Σ_i grad[i, h]·x[i, c]`, over the rows of the run.
         ///
         /// # Errors
-        /// On shapes that do not fit.
+        /// On shapes or runs that do not fit.
         fn head_dots_backward, run_head_dots_backward(
             &self,
-            x: &Self::Matrix,
-            vector: &Self::Matrix,
+            runs: &[usize],
+            operands: (&Self::Matrix, &Self::Matrix),
             grad: &Self::Matrix,
             x_grad: Option<&mut Self::Matrix>,
-            vector_grad: &mut Self::Matrix,
+            vector_grads: &mut Self::Matrix,
         ) -> Result<(), ComputeError> {
             const OPERATION: &str = "head_dots";
-            check_head_dots(self, x, vector, grad)?;
-            checks::expect(OPERATION, "vector_grad", self.shape(vector_grad), self.shape(vector))?;
+            let (x, vectors) = operands;
+            check_head_dots(self, runs, x, vectors, grad)?;
+            checks::expect(OPERATION, "vector_grads", self.shape(vector_grads), self.shape(vectors))?;
             let x_grad_shape = x_grad.as_deref().map(|x_grad| self.shape(x_grad));
             checks::expect_given(OPERATION, "x_grad", x_grad_shape, self.shape(x))
         }
@@ -151,10 +155,16 @@ pub trait AttentionOps: Memory {
 }
 
 /// Checks the operands of [`AttentionOps::head_dots`].
-fn check_head_dots<B: Memory + ?Sized>(device: &B, x: &B::Matrix, vector: &B::Matrix, out: &B::Matrix) -> Checked {
+fn check_head_dots<B: Memory + ?Sized>(
+    device: &B,
+    runs: &[usize],
+    x: &B::Matrix,
+    vectors: &B::Matrix,
+    out: &B::Matrix,
+) -> Checked {
     const OPERATION: &str = "head_dots";
     let (Shape { rows, cols }, heads) = (device.shape(x), device.shape(out).cols);
-    checks::expect(OPERATION, "vector", device.shape(vector), Shape::new(1, cols))?;
+    check_runs(OPERATION, (runs, rows), ("vectors", device.shape(vectors)), cols)?;
     checks::expect(OPERATION, "out", device.shape(out), Shape::new(rows, heads))?;
     checks::heads(OPERATION, heads, cols)
 }

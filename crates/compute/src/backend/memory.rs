@@ -223,6 +223,18 @@ pub trait Memory: Send + Sync + 'static {
         fn upload_sparse, run_upload_sparse(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError> {
             check_sparse(operand)
         }
+
+        /// Uploads a sparse matrix that few products use, such as a block of a mini-batch. A device then prepares what it
+        /// can make in less time than it would take the host. Results are those of [`upload_sparse`](Self::upload_sparse), up
+        /// to the order of sums.
+        ///
+        /// # Errors
+        /// As [`upload_sparse`](Self::upload_sparse).
+        fn upload_block, run_upload_block(&self, operand: &SparseOperand<'_>) -> Result<Self::Sparse, ComputeError> {
+            check_sparse(operand)
+        } else {
+            self.upload_sparse(operand)
+        }
     }
 }
 

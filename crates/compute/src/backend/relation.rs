@@ -76,7 +76,7 @@ pub trait RelationOps: DenseOps + SparseOps + Sized {
         ) -> Result<(), ComputeError> {
             let (of_x, of_out) = (self.shape(x), self.shape(out));
             checks::expect("gemm_runs", "out", of_out, Shape::new(of_x.rows, of_out.cols))?;
-            check_runs(self, "gemm_runs", (runs, of_x.rows), (weights.0, of_x.cols * of_out.cols))
+            check_runs("gemm_runs", (runs, of_x.rows), ("weights", self.shape(weights.0)), of_x.cols * of_out.cols)
         } else {
             composed::gemm_runs(self, runs, x, weights, out)
         }
@@ -97,7 +97,7 @@ pub trait RelationOps: DenseOps + SparseOps + Sized {
             const OPERATION: &str = "gemm_runs_backward";
             let (of_x, of_grad) = (self.shape(x), self.shape(grad));
             checks::expect(OPERATION, "grad", of_grad, Shape::new(of_x.rows, of_grad.cols))?;
-            check_runs(self, OPERATION, (runs, of_x.rows), (out, of_x.cols * of_grad.cols))
+            check_runs(OPERATION, (runs, of_x.rows), ("weights", self.shape(out)), of_x.cols * of_grad.cols)
         } else {
             composed::gemm_runs_backward(self, runs, x, grad, accumulate, out)
         }
@@ -142,17 +142,17 @@ pub trait RelationOps: DenseOps + SparseOps + Sized {
 }
 
 /// Runs that have rows: number, number of rows, and first row.
-pub(crate) fn runs_of(runs: &[usize]) -> impl Iterator<Item = (usize, usize, usize)> {
+pub fn runs_of(runs: &[usize]) -> impl Iterator<Item = (usize, usize, usize)> {
     let all = runs.windows(2).enumerate().map(|(run, ends)| (run, ends[1] - ends[0], ends[0]));
     all.filter(|&(_, n, _)| n > 0)
 }
 
-/// Checks that runs cover `n` rows in order, and that `weights` has a row of so many elements for each.
-fn check_runs<B: Memory + ?Sized>(
-    backend: &B,
+/// Checks that runs cover `n` rows in order, and that the named operand has a row of so many elements for each.
+pub(super) fn check_runs(
     operation: &'static str,
     (runs, n): (&[usize], usize),
-    (weights, n_elements): (&B::Matrix, usize),
+    (name, of_operand): (&'static str, Shape),
+    n_elements: usize,
 ) -> Checked {
     let (Some(&first), Some(&end)) = (runs.first(), runs.last()) else {
         return Err(ComputeError::argument(operation, "runs have no end; list the number of rows behind them"));
@@ -161,7 +161,7 @@ fn check_runs<B: Memory + ?Sized>(
         let what = format!("runs go from row {first} to {end} of {n}; they have to ascend from 0 to all rows");
         return Err(ComputeError::argument(operation, what));
     }
-    checks::expect(operation, "weights", backend.shape(weights), Shape::new(runs.len() - 1, n_elements))
+    checks::expect(operation, name, of_operand, Shape::new(runs.len() - 1, n_elements))
 }
 
 /// Checks bases and coefficients, and the matrix that has a row for each pair.

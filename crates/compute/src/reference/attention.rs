@@ -32,28 +32,33 @@ impl AttentionOps for Reference {
     fn run_head_dots(
         &self,
         _: Fits,
+        runs: &[usize],
         x: &RefMatrix,
-        vector: &RefMatrix,
+        vectors: &RefMatrix,
         out: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
         let (heads, width) = (out.shape.cols, x.shape.cols);
-        out.update(|r, h, _| (h..width).step_by(heads).map(|c| x.get(r, c) * vector.get(0, c)).sum());
+        out.update(|i, h, _| {
+            let run = run_of(runs, i);
+            (h..width).step_by(heads).map(|c| x.get(i, c) * vectors.get(run, c)).sum()
+        });
         Ok(())
     }
 
     fn run_head_dots_backward(
         &self,
         _: Fits,
-        x: &RefMatrix,
-        vector: &RefMatrix,
+        runs: &[usize],
+        (x, vectors): (&RefMatrix, &RefMatrix),
         grad: &RefMatrix,
         x_grad: Option<&mut RefMatrix>,
-        vector_grad: &mut RefMatrix,
+        vector_grads: &mut RefMatrix,
     ) -> Result<(), ComputeError> {
         let heads = grad.shape.cols;
-        vector_grad.update(|_, c, _| (0..x.shape.rows).map(|r| grad.get(r, c % heads) * x.get(r, c)).sum());
+        let product = |i, c| grad.get(i, c % heads) * x.get(i, c);
+        vector_grads.update(|run, c, _| (runs[run]..runs[run + 1]).map(|i| product(i, c)).sum());
         if let Some(x_grad) = x_grad {
-            x_grad.update(|r, c, old| old + grad.get(r, c % heads) * vector.get(0, c));
+            x_grad.update(|i, c, old| old + grad.get(i, c % heads) * vectors.get(run_of(runs, i), c));
         }
         Ok(())
     }
@@ -178,4 +183,9 @@ impl Attention<'_, Reference> {
     fn vector_at(&self, c: usize) -> f64 {
         self.vector.map_or(1.0, |vector| vector.get(0, c))
     }
+}
+
+/// Run of a row.
+fn run_of(runs: &[usize], row: usize) -> usize {
+    runs.partition_point(|&first| first <= row) - 1
 }

@@ -28,8 +28,9 @@ impl AttentionOps for Symbolic {
     fn run_head_dots(
         &self,
         _: Fits,
+        _runs: &[usize],
         x: &SymbolicMatrix,
-        _vector: &SymbolicMatrix,
+        _vectors: &SymbolicMatrix,
         out: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.pass(&[x, out]);
@@ -39,11 +40,11 @@ impl AttentionOps for Symbolic {
     fn run_head_dots_backward(
         &self,
         _: Fits,
-        x: &SymbolicMatrix,
-        _vector: &SymbolicMatrix,
+        _runs: &[usize],
+        (x, _vectors): (&SymbolicMatrix, &SymbolicMatrix),
         grad: &SymbolicMatrix,
         x_grad: Option<&mut SymbolicMatrix>,
-        _vector_grad: &mut SymbolicMatrix,
+        _vector_grads: &mut SymbolicMatrix,
     ) -> Result<(), ComputeError> {
         self.scratch(|| cuda::columns(x.shape));
         self.pass(&[x, grad]);

@@ -159,7 +159,7 @@ impl Law for Entries {
     }
 }
 
-/// Dot products of rows with a vector, per head.
+/// Dot products of rows with the vector of their run, per head.
 pub(super) struct HeadDots;
 
 impl Law for HeadDots {
@@ -173,15 +173,24 @@ impl Law for HeadDots {
 
     fn run<B: Backend>(backend: &B, case: &HeadCase) -> Results {
         let (mut draws, rows) = (Draws::new(case.seed), case.shape.rows);
+        // One run, and three of which one may be empty.
+        let mut several: Vec<usize> = draws.ids(2, rows + 1).into_iter().map(|end| end as usize).collect();
+        several.extend([0, rows]);
+        several.sort_unstable();
         let mut matrix = |rows, cols| draws.matrix(backend, Shape::new(rows, cols), Dtype::F32);
-        let (x, vector) = (matrix(rows, case.width()), matrix(1, case.width()));
-        let mut dots = matrix(rows, case.heads);
-        backend.head_dots(&x, &vector, &mut dots).expect("head_dots");
-        let grad = matrix(rows, case.heads);
-        let (mut x_grad, mut vector_grad) = (matrix(rows, case.width()), matrix(1, case.width()));
-        let mut alone = matrix(1, case.width());
-        backend.head_dots_backward(&x, &vector, &grad, Some(&mut x_grad), &mut vector_grad).expect("backward");
-        backend.head_dots_backward(&x, &vector, &grad, None, &mut alone).expect("backward");
-        [dots, x_grad, vector_grad, alone].iter().map(|matrix| Output::of(backend, matrix)).collect()
+        let mut results = Vec::new();
+        for runs in [&[0, rows][..], &several] {
+            let n_runs = runs.len() - 1;
+            let (x, vectors) = (matrix(rows, case.width()), matrix(n_runs, case.width()));
+            let mut dots = matrix(rows, case.heads);
+            backend.head_dots(runs, &x, &vectors, &mut dots).expect("head_dots");
+            let (grad, operands) = (matrix(rows, case.heads), (&x, &vectors));
+            let (mut x_grad, mut vector_grads) = (matrix(rows, case.width()), matrix(n_runs, case.width()));
+            let mut alone = matrix(n_runs, case.width());
+            backend.head_dots_backward(runs, operands, &grad, Some(&mut x_grad), &mut vector_grads).expect("backward");
+            backend.head_dots_backward(runs, operands, &grad, None, &mut alone).expect("backward");
+            results.extend([dots, x_grad, vector_grads, alone]);
+        }
+        results.iter().map(|matrix| Output::of(backend, matrix)).collect()
     }
 }

@@ -169,11 +169,13 @@ fn heads() {
     let (d, a, x, vector, shares) = (device(), two_entries(), matrix(4, 6), matrix(1, 6), matrix(2, 2));
     refused("segment_softmax: scores", d.segment_softmax(&a, &mut matrix(3, 2)));
     refused("segment_softmax: grad", d.segment_softmax_backward(&a, &shares, &mut matrix(2, 3)));
-    refused("head_dots: vector", d.head_dots(&x, &shares, &mut matrix(4, 2)));
-    refused("head_dots: out", d.head_dots(&x, &vector, &mut matrix(3, 2)));
-    refused("head_dots: 6 columns cannot be shared", d.head_dots(&x, &vector, &mut matrix(4, 4)));
-    let back = |x_grad, cols| d.head_dots_backward(&x, &vector, &matrix(4, 2), x_grad, &mut matrix(1, cols));
-    refused("head_dots: vector_grad", back(None, 4));
+    let all = &[0, 4];
+    refused("head_dots: vectors", d.head_dots(all, &x, &shares, &mut matrix(4, 2)));
+    refused("head_dots: runs go from row 0 to 3 of 4", d.head_dots(&[0, 3], &x, &vector, &mut matrix(4, 2)));
+    refused("head_dots: out", d.head_dots(all, &x, &vector, &mut matrix(3, 2)));
+    refused("head_dots: 6 columns cannot be shared", d.head_dots(all, &x, &vector, &mut matrix(4, 4)));
+    let back = |x_grad, cols| d.head_dots_backward(all, (&x, &vector), &matrix(4, 2), x_grad, &mut matrix(1, cols));
+    refused("head_dots: vector_grads", back(None, 4));
     refused("head_dots: x_grad", back(Some(&mut matrix(3, 6)), 6));
 }
 

@@ -1,5 +1,7 @@
 //! [`Planted`], [`Typed`] and [`Rmat`]: recipes of generated graphs.
 
+use crate::ReverseEdges;
+
 /// Recipe of a degree-corrected block model (Karrer and Newman, "Stochastic blockmodels and community structure in
 /// networks", 2011) with features and labels.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +31,8 @@ pub struct Typed {
     pub target: usize,
     /// Nodes of the target that have a label. Parts are fractions of these.
     pub labelled: Labelled,
-    /// Whether each relation gets its reverse, as a relation of its own.
-    pub reverse: bool,
+    /// Reverses of relations.
+    pub reverse: ReverseEdges,
     /// Communities, and what depends on them; one class per node.
     pub settings: PlantedSettings,
 }

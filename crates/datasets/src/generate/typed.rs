@@ -14,7 +14,7 @@ use super::planted::Pairs;
 use super::population::Population;
 use super::recipes::{RelationDraws, TypeSize, Typed};
 use crate::typed_parts::TypedParts;
-use crate::{Dataset, DatasetError, SplitRule, TypeFeatures, reverses};
+use crate::{Dataset, DatasetError, ReverseEdges, SplitRule, TypeFeatures, reverses};
 
 /// Bytes per entry of a relation while the union of all relations is made: the relation, lists of both ends, the union.
 const ENTRY_BYTES: u64 = 28;
@@ -81,7 +81,7 @@ impl Typed {
 
     /// Peak memory in bytes: all features, while the relations are joined.
     pub(super) fn peak_bytes(&self, codec: Option<CodecSpec>) -> u64 {
-        let directions = if self.reverse { 2 } else { 1 };
+        let directions = if self.reverse == ReverseEdges::No { 1 } else { 2 };
         let of_entries = self.edges().saturating_mul(directions * ENTRY_BYTES);
         let n_rows = self.relations.iter().flat_map(|of| [of.source, of.destination]);
         let offsets = n_rows.map(|end| (self.node_types[end].nodes as u64).saturating_mul(size_of::<u64>() as u64));
@@ -107,7 +107,10 @@ impl Typed {
         let populations: Vec<Population> = self.node_types.par_iter().enumerate().map(plant).collect();
         let graph = self.graph(&populations)?;
         let mut notes = Notes::default();
-        let graph = if self.reverse { reverses::added(&graph, |_| true, &mut notes)? } else { graph };
+        let graph = match self.reverse {
+            ReverseEdges::Add => reverses::added(&graph, |_| true, &mut notes)?,
+            other => reverses::with_option(graph, Some(other), &mut notes)?,
+        };
         info!(seconds = start.elapsed().as_secs_f64(), edges = graph.n_edges(), "generated the topology");
 
         let start = Instant::now();

@@ -2,6 +2,7 @@
 
 use super::preset::communities;
 use super::recipes::{Labelled, PlantedSettings, RelationDraws, TypeSize, Typed};
+use crate::ReverseEdges;
 
 /// Names that `synth:` accepts.
 pub(super) const NAMES: [&str; 9] = [
@@ -106,7 +107,7 @@ fn recipe(
         relations: relations.iter().map(relation).collect(),
         target: 0,
         labelled: Labelled::Share(1.0),
-        reverse: true,
+        reverse: ReverseEdges::Add,
         settings,
     };
     let classes = recipe.settings.classes;

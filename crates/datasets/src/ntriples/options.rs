@@ -15,11 +15,14 @@ pub enum Literals {
     Drop,
 }
 
-/// Addition of the reverse of each relation, as a relation of its own.
+/// Addition of the reverse of each relation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReverseEdges {
-    /// Each relation gets its reverse.
+    /// Each relation gets its reverse, as a relation of its own.
     Add,
+    /// A relation inside one type gets the other direction of each of its edges, as citations do in MLPerf's R-GAT; all
+    /// others get their reverse.
+    Merge,
     /// Relations stay as they are stored.
     No,
 }
@@ -58,6 +61,7 @@ impl fmt::Display for ReverseEdges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Add => "add",
+            Self::Merge => "merge",
             Self::No => "no",
         })
     }
@@ -68,8 +72,11 @@ impl FromStr for ReverseEdges {
 
     /// Parses the name of a choice, in any case.
     fn from_str(name: &str) -> Result<Self, DatasetError> {
-        let found = [Self::Add, Self::No].into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| DatasetError::invalid(format!("{name:?} says nothing of reverses; expected add or no")))
+        let all = [Self::Add, Self::Merge, Self::No];
+        let found = all.into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
+        found.ok_or_else(|| {
+            DatasetError::invalid(format!("{name:?} says nothing of reverses; expected add, merge or no"))
+        })
     }
 }
 

@@ -116,7 +116,7 @@ fn small(nodes: &[usize], relations: &[([usize; 2], f64)], (mix, gamma, seed): (
         relations: relations.iter().enumerate().map(relation).collect(),
         target: 0,
         labelled: Labelled::Share(0.5),
-        reverse: false,
+        reverse: ReverseEdges::No,
         settings,
     }
 }

@@ -7,7 +7,7 @@
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 use girih_compute::{
-    Attention, AttentionGrads, AttentionOps, ComputeError, Dropout, Dtype, Epilogue, Fits, Shape, Transpose,
+    Attention, AttentionGrads, AttentionOps, ComputeError, Dropout, Dtype, Epilogue, Fits, Shape, Transpose, runs_of,
 };
 
 use super::edges::Wide;
@@ -89,38 +89,47 @@ impl AttentionOps for Cuda {
     fn run_head_dots(
         &self,
         _: Fits,
+        runs: &[usize],
         x: &CudaMatrix,
-        vector: &CudaMatrix,
+        vectors: &CudaMatrix,
         out: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         if out.shape.is_empty() {
             return Ok(());
         }
-        let (n_rows, heads) = (x.shape.rows as u64, out.shape.cols as u64);
+        let heads = out.shape.cols as u64;
         let depth = x.shape.cols as u64 / heads;
-        let types = [("X", x.dtype), ("V", vector.dtype), ("Z", out.dtype)];
+        let types = [("X", x.dtype), ("V", vectors.dtype), ("Z", out.dtype)];
         let kernel = self.kernel("head_dots", Source::EDGES, "head_dots", &types)?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&x.data).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector.data).arg(&mut out.data);
-        // SAFETY: `x` is `n_rows × (heads · depth)`, the vector as wide, `out` `n_rows × heads`, of the types that the
-        // kernel was compiled for.
-        unsafe { launch.launch(warps_for(x.shape.rows)) }.map(drop).map_err(Self::failed("head_dots"))
+        let [of_x, of_vectors, of_out] = [self.address(x), self.address(vectors), self.address(out)];
+        for (run, n, first) in runs_of(runs) {
+            let (n_rows, vector) = (n as u64, of_vectors.at_row(run).at);
+            let (rows, to) = (of_x.at_row(first).at, of_out.at_row(first).at);
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&rows).arg(&n_rows).arg(&heads).arg(&depth).arg(&vector).arg(&to);
+            // SAFETY: runs are rows of `x` (`heads · depth` wide) and of `out` (`heads` wide), and `vectors` has a row of
+            // the width of `x` for each, of the types that the kernel was compiled for.
+            unsafe { launch.launch(warps_for(n)) }.map_err(Self::failed("head_dots"))?;
+        }
+        Ok(())
     }
 
     fn run_head_dots_backward(
         &self,
         _: Fits,
-        x: &CudaMatrix,
-        vector: &CudaMatrix,
+        runs: &[usize],
+        (x, vectors): (&CudaMatrix, &CudaMatrix),
         grad: &CudaMatrix,
         x_grad: Option<&mut CudaMatrix>,
-        vector_grad: &mut CudaMatrix,
+        vector_grads: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
-        if vector_grad.shape.is_empty() {
+        if vector_grads.shape.is_empty() {
             return Ok(());
         }
-        self.head_dots_vector(x, grad, vector_grad)?;
-        x_grad.map_or(Ok(()), |x_grad| self.head_dots_rows(vector, grad, x_grad))
+        for run in 0..runs.len() - 1 {
+            self.head_dots_vector((x, grad), (run, runs[run]..runs[run + 1]), vector_grads)?;
+        }
+        x_grad.map_or(Ok(()), |x_grad| self.head_dots_rows(runs, vectors, grad, x_grad))
     }
 
     fn run_attention(
@@ -295,7 +304,7 @@ impl Cuda {
             unsafe { launch.launch(threads_for(csr.n_hubs() * cols)) }.map_err(Self::failed(BACKWARD))?;
         }
         match (vector_sums, vector_grad) {
-            (Some(sums), Some(grad)) => self.total_columns(BACKWARD, &sums, grad),
+            (Some(sums), Some(grad)) => self.total_columns(BACKWARD, &sums, (grad, 0)),
             _ => Ok(()),
         }
     }

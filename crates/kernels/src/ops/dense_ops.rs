@@ -8,13 +8,15 @@ use girih_compute::{
 
 use super::gemm::{Dense, has_long_rows};
 use super::passes::{Strided, columns_of, fours_for, number};
+use super::sparse::Direction;
+use super::transpose::RowsOnDevice;
 use crate::abi::{GELU, GELU_CUBE, GELU_SCALE, GatherIndex, RowSource, SIGMOID, UNITS_OF_THREAD};
 use crate::buffer::Buffer;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::features::RowLaunch;
-use crate::matrix::{CudaIds, CudaMatrix, Groups};
+use crate::matrix::{CudaCsr, CudaIds, CudaMatrix, Groups};
 
 const _: () = assert!(GELU_SCALE == Function::GELU_SCALE && GELU_CUBE == Function::GELU_CUBE);
 
@@ -186,6 +188,13 @@ impl DenseOps for Cuda {
         if x.shape.is_empty() {
             return Ok(());
         }
+        if out.shape.rows <= ROWS_OF_AN_ID * ids.range.len {
+            let positions = self.positions_of_rows(OPERATION, ids, out.shape.rows)?;
+            if positions.shape.rows == out.shape.rows {
+                let by_row = Direction::of_pattern(positions);
+                return self.product(OPERATION, by_row, None, x, &Epilogue::accumulate(), out);
+            }
+        }
         let groups = self.groups(OPERATION, ids)?;
         let kernel = self.kernel(OPERATION, Source::ROWS, OPERATION, &[("X", x.dtype), ("Y", out.dtype)])?;
         let (rows, cols) = (groups.n as u64, x.shape.cols as u64);
@@ -344,7 +353,26 @@ impl Cuda {
         }
         Ok(known.get().expect("just set"))
     }
+
+    /// Positions of each row in a list of ids, ascending, as rows of a matrix; of the number of rows that was asked for
+    /// first.
+    fn positions_of_rows<'a>(
+        &self,
+        operation: &'static str,
+        ids: &'a CudaIds,
+        n_rows: usize,
+    ) -> Result<&'a CudaCsr, ComputeError> {
+        if ids.derived.positions.get().is_none() {
+            let (nnz, indices) = (ids.range.len, &ids.ids);
+            let rows = RowsOnDevice { shape: Shape::new(nnz, n_rows), nnz, indptr: None, indices, values: None };
+            let _ = ids.derived.positions.set(self.transposed_on_device(operation, &rows)?);
+        }
+        Ok(ids.derived.positions.get().expect("just set"))
+    }
 }
+
+/// Most rows for each listed id for which the device lists the positions of each row: it passes over all rows.
+const ROWS_OF_AN_ID: usize = 8;
 
 /// Starts and positions of [`Groups`].
 fn grouped(ids: &[u32]) -> (Vec<u64>, Vec<u64>) {

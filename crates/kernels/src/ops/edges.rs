@@ -1,9 +1,11 @@
 //! `cuda/edges.cu` and `cuda/edges_wide.cu`: operations with a number for each entry and head, and products of
 //! rows with a vector.
 
+use std::ops::Range;
+
 use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 use girih_compute::scratch::pitch;
-use girih_compute::{ComputeError, Dtype, Shape};
+use girih_compute::{ComputeError, Dtype, Shape, runs_of};
 
 use super::sparse::Direction;
 use super::spmm::{knows_heads, lanes};
@@ -131,36 +133,43 @@ impl Cuda {
         Ok(kernels)
     }
 
-    /// `x_grad[r, c] += grad[r, h]·vector[c]`.
+    /// `x_grad[i, c] += grad[i, h]·vectors[r, c]` for the rows `i` of each run `r`.
     pub(super) fn head_dots_rows(
         &self,
-        vector: &CudaMatrix,
+        runs: &[usize],
+        vectors: &CudaMatrix,
         grad: &CudaMatrix,
         x_grad: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         if x_grad.shape.is_empty() {
             return Ok(());
         }
-        let Shape { rows, cols } = x_grad.shape;
-        let (n_rows, heads, width) = (rows as u64, grad.shape.cols as u64, cols as u64);
-        let types = [("X", grad.dtype), ("V", vector.dtype), ("Z", x_grad.dtype)];
+        let (heads, width) = (grad.shape.cols as u64, x_grad.shape.cols as u64);
+        let types = [("X", grad.dtype), ("V", vectors.dtype), ("Z", x_grad.dtype)];
         let kernel = self.kernel("head_dots_backward", Source::EDGES, "head_dots_rows", &types)?;
-        let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&grad.data).arg(&n_rows).arg(&heads).arg(&width).arg(&vector.data).arg(&mut x_grad.data);
-        // SAFETY: `grad` is `n_rows × heads`, the vector `width` wide, `x_grad` `n_rows × width`, of the types that the
-        // kernel was compiled for.
-        unsafe { launch.launch(warps_for(rows)) }.map(drop).map_err(Self::failed("head_dots_backward"))
+        let [of_grad, of_vectors, of_out] = [self.address(grad), self.address(vectors), self.address(x_grad)];
+        for (run, n, first) in runs_of(runs) {
+            let (n_rows, vector) = (n as u64, of_vectors.at_row(run).at);
+            let (grad, to) = (of_grad.at_row(first).at, of_out.at_row(first).at);
+            let mut launch = self.device.stream.launch_builder(&kernel);
+            launch.arg(&grad).arg(&n_rows).arg(&heads).arg(&width).arg(&vector).arg(&to);
+            // SAFETY: runs are rows of `grad` (`heads` wide) and of `x_grad` (`width` wide), and `vectors` has a row as wide
+            // for each, of the types that the kernel was compiled for.
+            unsafe { launch.launch(warps_for(n)) }.map_err(Self::failed("head_dots_backward"))?;
+        }
+        Ok(())
     }
 
-    /// `vector_grad[c] = Σ_r grad[r, h]·x[r, c]`: partial sums over blocks of rows, then their total.
+    /// Row `run` of `vector_grads` becomes `Σ_i grad[i, h]·x[i, c]` over the rows of the run: partial sums over blocks of
+    /// rows, then their total.
     pub(super) fn head_dots_vector(
         &self,
-        x: &CudaMatrix,
-        grad: &CudaMatrix,
-        vector_grad: &mut CudaMatrix,
+        (x, grad): (&CudaMatrix, &CudaMatrix),
+        (run, of_run): (usize, Range<usize>),
+        vector_grads: &mut CudaMatrix,
     ) -> Result<(), ComputeError> {
         const OPERATION: &str = "head_dots_backward";
-        let Shape { rows, cols } = x.shape;
+        let (rows, cols) = (of_run.len(), x.shape.cols);
         let rows_of_block = rows.div_ceil(ROW_BLOCKS_MAX).max(ROWS_OF_BLOCK_MIN);
         let n_blocks = rows.div_ceil(rows_of_block);
         let mut partial = self.uninitialized(Shape::new(n_blocks, cols), Dtype::F32)?;
@@ -170,7 +179,8 @@ impl Cuda {
             let types = [("X", grad.dtype), ("Y", x.dtype)];
             let kernel = self.kernel(OPERATION, Source::EDGES, "head_dots_vector", &types)?;
             let mut launch = self.device.stream.launch_builder(&kernel);
-            launch.arg(&grad.data).arg(&x.data).arg(&n_rows).arg(&heads).arg(&width).arg(&rows_of_block);
+            let [grad, x] = [grad, x].map(|matrix| self.address(matrix).at_row(of_run.start).at);
+            launch.arg(&grad).arg(&x).arg(&n_rows).arg(&heads).arg(&width).arg(&rows_of_block);
             launch.arg(&mut partial.data);
             let grid_dim = (n_blocks as u32, 1, 1);
             // SAFETY: `grad` is `n_rows × heads`, `x` `n_rows × width`; there is a row of partial sums for each block,
@@ -178,25 +188,26 @@ impl Cuda {
             unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 }) }
                 .map_err(Self::failed(OPERATION))?;
         }
-        self.total_columns(OPERATION, &partial, vector_grad)
+        self.total_columns(OPERATION, &partial, (vector_grads, run))
     }
 
-    /// Writes the column sums of `f32` partial sums to `out` (one row).
+    /// Writes the column sums of `f32` partial sums to a row of `out`.
     pub(crate) fn total_columns(
         &self,
         operation: &'static str,
         partial: &CudaMatrix,
-        out: &mut CudaMatrix,
+        (out, row): (&mut CudaMatrix, usize),
     ) -> Result<(), ComputeError> {
         if out.shape.is_empty() {
             return Ok(());
         }
+        let to = self.address(out).at_row(row).at;
         let (n_rows, width) = (partial.shape.rows as u64, partial.shape.cols as u64);
         let kernel = self.kernel(operation, Source::EDGES, "column_totals", &[("Z", out.dtype)])?;
         let mut launch = self.device.stream.launch_builder(&kernel);
-        launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&mut out.data);
+        launch.arg(&partial.data).arg(&n_rows).arg(&width).arg(&to);
         let grid_dim = (partial.shape.cols.div_ceil(32) as u32, 1, 1);
-        // SAFETY: `partial` holds `n_rows × width` floats, and `out` one row as wide; the kernel expects large
+        // SAFETY: `partial` holds `n_rows × width` floats, and `out` has such a row, as wide; the kernel expects large
         // blocks.
         unsafe { launch.launch(LaunchConfig { grid_dim, block_dim: (LARGE_BLOCK, 1, 1), shared_mem_bytes: 0 }) }
             .map(drop)

@@ -12,7 +12,7 @@ use crate::blas::describe;
 use crate::compile::Source;
 use crate::cuda::Cuda;
 use crate::device::{DenseLibraries, threads_for};
-use crate::lt::{Operands, Product};
+use crate::lt::{Lt, Operands, Product, alignment};
 use crate::matrix::CudaMatrix;
 
 /// Rows, or summed rows, from which a product has a long side.
@@ -43,7 +43,9 @@ impl Dense {
         let [rows, cols, depth] = [cols, rows, depth].map(|n| n as u64);
         let transposed = [tb, ta].map(|transpose| transpose == Transpose::Yes);
         let pitches = [b, a, out].map(|matrix| matrix.pitch as u64);
-        Product { rows, cols, depth, transposed, pitches, operands: a.dtype, out: out.dtype, has_bias: false }
+        let alignment = alignment(&[a.at, b.at, out.at]);
+        let (operands, out, has_bias) = (a.dtype, out.dtype, false);
+        Product { rows, cols, depth, transposed, pitches, operands, out, has_bias, alignment }
     }
 }
 
@@ -53,6 +55,13 @@ pub(super) struct Address {
     pub(super) at: u64,
     pub(super) dtype: Dtype,
     pub(super) pitch: usize,
+}
+
+impl Address {
+    /// Address of the rows from `first` on.
+    pub(super) fn at_row(self, first: usize) -> Self {
+        Self { at: self.at + (first * self.pitch * self.dtype.n_bytes()) as u64, ..self }
+    }
 }
 
 impl Cuda {
@@ -145,15 +154,50 @@ impl Cuda {
         if !suits || (rounds && a.dtype == Dtype::F32) {
             return Ok(false);
         }
-        self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;
-        let [at_a, at_b, at_out] = [self.address(a), self.address(b), self.address(out)];
-        let bias = bias.map(|bias| self.address(bias).at);
-        let operands = Operands { a: at_b.at, b: at_a.at, bias: bias.unwrap_or(0), out: at_out.at };
-        let product = Product { has_bias: bias.is_some(), ..dense.by_columns(at_a, at_b, at_out) };
+        let addresses = [self.address(a), self.address(b), self.address(out)];
         // SAFETY: shapes and types are those of the matrices, which were checked and live until the product is on the
         // stream; `out` is borrowed alone, and every matrix has an allocation of its own.
+        unsafe { self.put_on_lt(lt, dense, addresses, bias.map(|bias| self.address(bias).at)) }
+    }
+
+    /// Puts a product on the stream, with the address of a bias. Returns `false` and does nothing where cuBLASLt does not
+    /// offer it.
+    ///
+    /// # Safety
+    /// As [`dense`](Self::dense); a bias has a number for each column, of the result's type.
+    unsafe fn put_on_lt(
+        &self,
+        lt: &Lt,
+        dense: Dense,
+        [a, b, out]: [Address; 3],
+        bias: Option<u64>,
+    ) -> Result<bool, ComputeError> {
+        self.device.stream.context().bind_to_thread().map_err(Self::failed("gemm"))?;
+        let operands = Operands { a: b.at, b: a.at, bias: bias.unwrap_or(0), out: out.at };
+        let product = Product { has_bias: bias.is_some(), ..dense.by_columns(a, b, out) };
+        // SAFETY: the caller vouches.
         let done = unsafe { lt.multiply(product, (dense.alpha, dense.beta), operands) };
         done.map_err(|error| ComputeError::device("gemm", format!("cuBLASLt: {error}")))
+    }
+
+    /// Puts a product of rows of matrices on the stream, by cuBLASLt or cuBLAS. The result is in f32 if the operands are.
+    ///
+    /// # Safety
+    /// As [`dense`](Self::dense).
+    pub(super) unsafe fn dense_rows(
+        &self,
+        operation: &'static str,
+        dense: Dense,
+        addresses @ [a, b, out]: [Address; 3],
+    ) -> Result<(), ComputeError> {
+        if let Some(lt) = &self.dense_libraries(operation)?.lt {
+            // SAFETY: the caller vouches.
+            if unsafe { self.put_on_lt(lt, dense, addresses, None) }? {
+                return Ok(());
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.dense(operation, dense, a, b, out) }
     }
 
     /// Operand for cuBLAS: the matrix itself, or a copy that is masked or of another type.

@@ -16,9 +16,10 @@ use super::passes::Strided;
 use super::sparse::largest;
 use crate::buffer::Buffer;
 use crate::cuda::Cuda;
-use crate::matrix::{CudaIds, CudaMatrix, CudaSparse, Derived};
+use crate::matrix::{CudaCsr, CudaIds, CudaMatrix, CudaSparse, Derived, TileCache};
 use crate::staging::Rows;
 
+const UPLOAD_SPARSE: &str = "upload_sparse";
 /// Elements that are packed on the device at a time during a download.
 const DOWNLOAD_PIECE: usize = 1 << 22;
 /// Most bytes that the driver stages and leaves to the stream; for more it waits until the stream reaches the copy.
@@ -87,23 +88,16 @@ impl Memory for Cuda {
     }
 
     fn run_upload_sparse(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
-        const OPERATION: &str = "upload_sparse";
-        let floats =
-            |values: &Option<Vec<f32>>| values.as_ref().map(|values| self.upload_list(OPERATION, values)).transpose();
-        let names = operand.names.as_ref();
         // Kernels gather by column without checks.
-        let csr = operand.csr.in_memory().map_err(|error| ComputeError::device(OPERATION, error.to_string()))?;
-        Ok(CudaSparse {
-            symmetric: operand.symmetric,
-            names: operand.names.clone(),
-            column_names: names.map(|names| self.upload_list(OPERATION, &names.columns)).transpose()?,
-            forward: self.upload_csr(OPERATION, &csr, None)?,
-            left: floats(&operand.scales.left)?,
-            right: floats(&operand.scales.right)?,
-            most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
-            transpose: OnceLock::new(),
-            host: Some(csr),
-        })
+        let csr = operand.csr.in_memory().map_err(|error| ComputeError::device(UPLOAD_SPARSE, error.to_string()))?;
+        let forward = self.upload_csr(UPLOAD_SPARSE, &csr, None)?;
+        Ok(CudaSparse { host: Some(csr), ..self.with_scales(operand, forward)? })
+    }
+
+    /// The device makes the transpose, and nothing looks for dense blocks.
+    fn run_upload_block(&self, _: Fits, operand: &SparseOperand<'_>) -> Result<CudaSparse, ComputeError> {
+        let rows = self.upload_csr(UPLOAD_SPARSE, operand.csr, None)?;
+        self.with_scales(operand, CudaCsr { tiles: TileCache::none(), ..rows })
     }
 
     fn upload_ids(&self, ids: &[u32]) -> Result<CudaIds, ComputeError> {
@@ -152,6 +146,25 @@ impl Memory for Cuda {
 }
 
 impl Cuda {
+    /// Matrix of uploaded rows with the scales and names of an operand, without its pattern on the host.
+    fn with_scales(&self, operand: &SparseOperand<'_>, forward: CudaCsr) -> Result<CudaSparse, ComputeError> {
+        let floats = |values: &Option<Vec<f32>>| {
+            values.as_ref().map(|values| self.upload_list(UPLOAD_SPARSE, values)).transpose()
+        };
+        let names = operand.names.as_ref();
+        Ok(CudaSparse {
+            symmetric: operand.symmetric,
+            names: operand.names.clone(),
+            column_names: names.map(|names| self.upload_list(UPLOAD_SPARSE, &names.columns)).transpose()?,
+            forward,
+            left: floats(&operand.scales.left)?,
+            right: floats(&operand.scales.right)?,
+            most: [&operand.scales.left, &operand.scales.right].map(|factors| largest(factors.as_deref())),
+            transpose: OnceLock::new(),
+            host: None,
+        })
+    }
+
     /// As [`Memory::zeros`], but for memory that does not outlive its operation.
     pub(crate) fn zeros(&self, shape: Shape, dtype: Dtype) -> Result<CudaMatrix, ComputeError> {
         let mut matrix = self.uninitialized(shape, dtype)?;
@@ -280,9 +293,17 @@ impl Cuda {
         self.wait_before_upload(operation, size_of_val(values))?;
         // SAFETY: values are numbers, without padding between them, and there are so many bytes of them.
         let bytes = unsafe { slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) };
+        let (staging, stream) = (&self.device.staging, &self.device.stream);
+        // Among ranks the device has done all earlier work, so that there is nothing to overlap.
+        if self.peers().is_none() && bytes.len() > COPIED_ASIDE && pitch == cols {
+            // SAFETY: as below.
+            if unsafe { staging.upload_aside(stream, bytes, rows.address) }.map_err(Self::failed(operation))? {
+                return Ok(());
+            }
+        }
         // SAFETY: there is space for all values, which lives for as long as the view and until the stream has done
         // all earlier work.
-        unsafe { self.device.staging.upload_rows(&self.device.stream, bytes, rows) }.map_err(Self::failed(operation))
+        unsafe { staging.upload_rows(stream, bytes, rows) }.map_err(Self::failed(operation))
     }
 
     /// Waits before an upload among ranks, if the driver would wait for the stream. That wait might never end,

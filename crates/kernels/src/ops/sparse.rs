@@ -101,7 +101,7 @@ impl Cuda {
             let Transposed { csr, positions } = host.transposed_with_positions();
             self.upload_csr(operation, &csr, Some(&positions))?
         } else {
-            self.transposed_on_device(operation, &a.forward)?
+            self.transposed_on_device(operation, &(&a.forward).into())?
         };
         Ok(a.transpose.get_or_init(|| transpose))
     }

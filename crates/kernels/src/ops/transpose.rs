@@ -1,7 +1,7 @@
 //! `cuda/transpose.cu`: transpose of a pattern that exists only on the device.
 
 use cudarc::driver::{LaunchConfig, PushKernelArg};
-use girih_compute::ComputeError;
+use girih_compute::{ComputeError, Shape};
 
 use crate::abi::{BLOCK, Ordered, TRANSPOSE_LANES, TRANSPOSE_SHORT};
 use crate::buffer::Buffer;
@@ -10,9 +10,30 @@ use crate::cuda::Cuda;
 use crate::device::threads_for;
 use crate::matrix::{CudaCsr, TileCache};
 
+/// Rows on the device that are to be transposed.
+pub(super) struct RowsOnDevice<'a> {
+    pub(super) shape: Shape,
+    pub(super) nnz: usize,
+    /// Offsets of rows; `None` if each row has one entry.
+    pub(super) indptr: Option<&'a Buffer<u64>>,
+    pub(super) indices: &'a Buffer<u32>,
+    pub(super) values: Option<&'a Buffer<f32>>,
+}
+
+impl<'a> From<&'a CudaCsr> for RowsOnDevice<'a> {
+    fn from(csr: &'a CudaCsr) -> Self {
+        let CudaCsr { shape, nnz, indptr, indices, values, .. } = csr;
+        Self { shape: *shape, nnz: *nnz, indptr: Some(indptr), indices, values: values.as_ref() }
+    }
+}
+
 impl Cuda {
     /// Transposes compressed rows without synchronising with the host. Entries of a column keep their order.
-    pub(super) fn transposed_on_device(&self, operation: &'static str, csr: &CudaCsr) -> Result<CudaCsr, ComputeError> {
+    pub(super) fn transposed_on_device(
+        &self,
+        operation: &'static str,
+        csr: &RowsOnDevice<'_>,
+    ) -> Result<CudaCsr, ComputeError> {
         let (n_columns, nnz) = (csr.shape.cols, csr.nnz);
         check_size(operation, nnz)?;
         let n_tiles = n_columns.div_ceil(BLOCK as usize).max(1);
@@ -31,7 +52,7 @@ impl Cuda {
             nnz,
             indptr: self.scratch(operation, n_columns + 1)?,
             indices: self.scratch(operation, nnz)?,
-            values: csr.values.as_ref().map(|_| self.scratch(operation, nnz)).transpose()?,
+            values: csr.values.map(|_| self.scratch(operation, nnz)).transpose()?,
             positions: Some(self.scratch(operation, nnz)?),
             hubs: None,
             tiles: TileCache::none(),
@@ -39,12 +60,12 @@ impl Cuda {
         let kernel = |name| self.kernel(operation, Source::TRANSPOSE, name, &[]);
         let (n, n_rows, n_cols) = (nnz as u64, csr.shape.rows as u64, n_columns as u64);
         let failed = Self::failed(operation);
-        let (values, out_values) = (self.pointer(csr.values.as_ref()), self.pointer(transpose.values.as_ref()));
+        let (values, out_values) = (self.pointer(csr.values), self.pointer(transpose.values.as_ref()));
         let (columns, positions) = (&transpose.indptr, self.pointer(transpose.positions.as_ref()));
 
         let count = kernel("count_columns")?;
         let mut launch = self.device.stream.launch_builder(&count);
-        launch.arg(&csr.indices).arg(&n).arg(&counts);
+        launch.arg(csr.indices).arg(&n).arg(&counts);
         // SAFETY: there are `n` indices, all of them columns, and there is a count for each column.
         unsafe { launch.launch(threads_for(nnz)) }.map_err(&failed)?;
 
@@ -58,7 +79,8 @@ impl Cuda {
 
         let list = kernel("list_entries")?;
         let mut launch = self.device.stream.launch_builder(&list);
-        launch.arg(&csr.indptr).arg(&csr.indices).arg(&n_rows).arg(columns).arg(&counts).arg(&entries).arg(&rows);
+        let offsets_of_rows = self.pointer(csr.indptr);
+        launch.arg(&offsets_of_rows).arg(csr.indices).arg(&n_rows).arg(columns).arg(&counts).arg(&entries).arg(&rows);
         // SAFETY: columns have as many places as entries, counts are zero again, and there are `n` entries and rows.
         unsafe { launch.launch(threads_for(csr.shape.rows.saturating_mul(TRANSPOSE_LANES))) }.map_err(&failed)?;
 

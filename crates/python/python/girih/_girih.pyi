@@ -648,7 +648,7 @@ def load(
     seed: int = 0,
     labels: _Path | None = None,
     target: str | None = None,
-    reverse: bool | None = None,
+    reverse: bool | Literal["add", "merge", "no"] | None = None,
     columns: str | None = None,
     times: bool = False,
     edge_features: Sequence[str] | None = None,
@@ -657,7 +657,7 @@ def load(
 
     The options are those of `girih train`. `times` reads the times of an edge list, in the column that its header or
     `columns="source,target,time"` names, and `edge_features` names columns beside them. `reverse` adds the reverse of each
-    edge type, and `target` is the node type with labels.
+    edge type; "merge" gives edges inside one node type their other direction instead. `target` is the node type with labels.
 
     Raises FileNotFoundError, MemoryError for generated data that does not fit, or ValueError that names the file.
     """

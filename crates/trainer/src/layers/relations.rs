@@ -148,7 +148,7 @@ impl<B: Backend> RelationInput<B> {
     ) -> Uploaded<Self> {
         let of_layer = |types: &LayerTypes| {
             let layer = HostLayer::new(&LayerEdges::of_graph(typed, types), types, spec.form)?;
-            LayerRelations::upload(backend, &layer)
+            LayerRelations::upload(backend, &layer, B::upload_sparse)
         };
         let first = &spec.layers[0];
         let learned = spec.learns_pairs.then(|| LearnedRows::upload(backend, typed, first)).transpose()?;
@@ -161,7 +161,7 @@ impl<B: Backend> RelationInput<B> {
     /// # Errors
     /// When the device's memory does not suffice.
     pub fn of_batch(backend: &B, layers: &[HostLayer], first_rows: Vec<TypeRows<B>>) -> Uploaded<Self> {
-        let of_layer = |layer| LayerRelations::upload(backend, layer).map(Arc::new);
+        let of_layer = |layer| LayerRelations::upload(backend, layer, B::upload_block).map(Arc::new);
         let n_outputs = layers.last().map_or(0, |layer| last(&layer.destination_runs));
         let layers = layers.iter().map(of_layer).collect::<Result<_, _>>()?;
         Ok(Self { layers, first_rows, learned: None, placed: (0, n_outputs) })
@@ -214,32 +214,38 @@ fn shared<L>(layers: &[LayerTypes], mut make: impl FnMut(&LayerTypes) -> Uploade
 }
 
 impl<B: Backend> LayerRelations<B> {
-    fn upload(backend: &B, layer: &HostLayer) -> Uploaded<Self> {
+    /// Moves relations to the device, with matrices by `put`.
+    fn upload(
+        backend: &B,
+        layer: &HostLayer,
+        put: fn(&B, &SparseOperand<'_>) -> Uploaded<B::Sparse>,
+    ) -> Uploaded<Self> {
+        let upload = |csr: &Csr, norm| put(backend, &operand(csr, norm));
         let graph = match &layer.graph {
             HostGraph::Means { means, runs, sums, transformed } => {
                 let transformed = transformed.as_ref().map(|(pairs, means)| -> Uploaded<_> {
-                    let means = upload(backend, means, Norm::None)?;
+                    let means = upload(means, Norm::None)?;
                     Ok(TransformedRelations { pairs: RelationPairs::upload(backend, pairs)?, means })
                 });
                 RelationGraph::Means {
                     transformed: transformed.transpose()?,
-                    means: upload(backend, means, Norm::Row)?,
+                    means: upload(means, Norm::Row)?,
                     runs: runs.clone(),
-                    sums: upload(backend, sums, Norm::None)?,
+                    sums: upload(sums, Norm::None)?,
                 }
             }
             HostGraph::AttentionByRelation { pairs, stacked, runs, pattern, sums } => {
                 RelationGraph::AttentionByRelation {
                     stacked: RowIds::upload(backend, stacked)?,
                     runs: runs.clone(),
-                    pattern: upload(backend, pattern, Norm::None)?,
-                    sums: upload(backend, sums, Norm::None)?,
+                    pattern: upload(pattern, Norm::None)?,
+                    sums: upload(sums, Norm::None)?,
                     pairs: RelationPairs::upload(backend, pairs)?,
                 }
             }
             HostGraph::Attention { pairs, pattern, diagonal, types } => RelationGraph::Attention {
-                pattern: upload(backend, pattern, Norm::None)?,
-                diagonal: upload(backend, diagonal, Norm::None)?,
+                pattern: upload(pattern, Norm::None)?,
+                diagonal: upload(diagonal, Norm::None)?,
                 types: RowIds::upload(backend, types)?,
                 pairs: RelationPairs::upload(backend, pairs)?,
             },
@@ -323,8 +329,9 @@ impl LayerRelations<Symbolic> {
     }
 }
 
-fn upload<B: Backend>(backend: &B, csr: &Csr, norm: Norm) -> Uploaded<B::Sparse> {
-    backend.upload_sparse(&SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None })
+/// Operand of a matrix of relations, scaled by `norm`.
+fn operand(csr: &Csr, norm: Norm) -> SparseOperand<'_> {
+    SparseOperand { csr, scales: csr.scales(norm), symmetric: false, names: None }
 }
 
 impl<B: Backend> RelationPairs<B> {
@@ -337,7 +344,7 @@ impl<B: Backend> RelationPairs<B> {
 impl<B: Backend> LearnedRows<B> {
     fn upload(backend: &B, typed: &TypedGraph, types: &LayerTypes) -> Uploaded<Self> {
         let SourcePairs { rows, relations, means } = SourcePairs::of(&LayerEdges::of_graph(typed, types), types)?;
-        let means = upload(backend, &means, Norm::None)?;
+        let means = backend.upload_sparse(&operand(&means, Norm::None))?;
         Ok(Self { means, n_pairs: rows.len(), pairs: RelationRows::upload(backend, &rows, &relations)? })
     }
 }

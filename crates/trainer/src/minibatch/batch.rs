@@ -275,7 +275,15 @@ impl<'a, B: Backend> FeatureSource<'a, B> {
                 let ids = backend.upload_ids(nodes)?;
                 Ok(FeatureInput::dense(gathered(backend, pool, all, (&ids, nodes.len()))?))
             }
-            (FeatureInput::Encoded(encoded), _) => Ok(FeatureInput::dense(encoded.gathered(backend, pool, nodes)?)),
+            (FeatureInput::Encoded(encoded), _) => {
+                let Some(reader) = self.reader else {
+                    return Ok(FeatureInput::dense(encoded.gathered(backend, pool, nodes)?));
+                };
+                let (ids, shape) = (backend.upload_ids(nodes)?, Shape::new(nodes.len(), encoded.shape().cols));
+                let mut rows = pool.take(backend, shape, encoded.precision())?;
+                reader.gather(backend, &ids, &mut rows)?;
+                Ok(FeatureInput::dense(rows))
+            }
             (FeatureInput::Sparse { .. }, Some(sparse)) => {
                 Ok(upload_sparse_features(backend, &rows_of(sparse, nodes)?)?)
             }

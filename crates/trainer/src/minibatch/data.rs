@@ -236,7 +236,7 @@ fn host_reads(config: &TrainConfig, placement: &Placement, rows: &HostRowSizes) 
 }
 
 /// Codes that the device decodes; `None` where it does not.
-fn code_rows<B: MiniBatchBackend>(
+pub(super) fn code_rows<B: MiniBatchBackend>(
     backend: &B,
     codes: &CompressedFeatures,
     config: &TrainConfig,

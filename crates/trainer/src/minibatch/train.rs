@@ -228,7 +228,7 @@ fn with_batches<R>(
             let mut made = CollectivePrefetcher::start_in(scope, epoch, first, ahead)?;
             return work(&mut |at| made.take(at));
         }
-        let stage = Stage::new("sample").capacity(ahead);
+        let stage = Stage::new("sample").capacity(ahead).workers(n_workers(ahead));
         let pipeline =
             Pipeline::<usize, TrainError>::new(first..epoch.n_batches()).stage(stage, || |at| epoch.make(at));
         let mut items = pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))?;
@@ -239,6 +239,11 @@ fn with_batches<R>(
             None => unreachable!("as many batches as the epoch has"),
         })
     })
+}
+
+/// Threads that make batches on the host: as many as batches wait, but no more than half of all, which the step uses too.
+fn n_workers(ahead: usize) -> usize {
+    ahead.min(rayon::current_num_threads() / 2).max(1)
 }
 
 impl<'a, B: MiniBatchBackend> Run<'a, B> for MiniBatch<'a, B> {

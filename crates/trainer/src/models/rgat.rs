@@ -5,7 +5,7 @@ use girih_compute::{Activation, Backend, ComputeError, Shape};
 use super::relation_stack::{RelationLayer, RelationStack};
 use crate::config::ModelConfig;
 use crate::layers::{Dims, LayerRelations, LayerTypes, OwnWeights, RelationForm, RelationGraph};
-use crate::tape::{AttentionOperands, AttentionOptions, LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
+use crate::tape::{AttentionOperands, AttentionOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 
 /// Layers `h'_v = relu(W_self·h_v + Σ_r Σ_{u ∈ N_r(v)} α_ruv·W_r·h_u + b)`.
 ///
@@ -72,25 +72,13 @@ impl RelationLayer for RgatLayer {
         let add = self.own.product(tape, relations, own)?;
         let (of_pairs, weights) = (tape.gather_rows(rows, &pairs.rows.ids, pairs.rows.n)?, tape.param(self.weights));
         let values = tape.linear_runs(&pairs.runs, of_pairs, weights, outputs)?;
-        let vectors = self.source_vectors(tape)?;
-        let source = tape.linear_runs(&pairs.runs, values, vectors, heads)?;
+        let vectors = tape.param(self.source);
+        let source = tape.head_dots_runs(&pairs.runs[..], values, vectors, heads)?;
         let (own, weights) = (tape.gather_rows(rows, &stacked.ids, stacked.n)?, tape.param(self.destination));
         let destination = tape.linear_runs(runs, own, weights, heads)?;
         let operands = AttentionOperands { destination, source, vector: None, values };
         let attended = tape.attention(pattern, operands, AttentionOptions { heads, slope, dropout: share_mask })?;
         let (bias, activation) = (Some(tape.param(self.bias)), Activation::Relu);
         tape.spmm(sums, attended, SpmmOptions { weights: None, bias, activation, mask, add })
-    }
-}
-
-impl RgatLayer {
-    /// Weights whose products are those of each head with its vector: row `r` has the elements of a matrix of
-    /// `outputs × heads`, with `a_r[c]` in row `c` and the column of its head.
-    fn source_vectors<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
-        let &Self { heads, outputs, .. } = self;
-        let is_place = |c: usize, at: usize| f32::from(u8::from(at == c * heads + c % heads));
-        let spread = tape.made(Shape::new(outputs, outputs * heads), is_place)?;
-        let vectors = tape.param(self.source);
-        tape.linear(vectors, spread, LinearOptions::default())
     }
 }

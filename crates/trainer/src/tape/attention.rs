@@ -1,5 +1,7 @@
 //! Attention over neighbors, and the primitives of other attention layers.
 
+use std::borrow::Cow;
+
 use girih_compute::{Attention, AttentionGrads, Backend, ComputeError, Dropout, Shape};
 
 use super::{BackwardPass, Operation, Tape, Var};
@@ -104,35 +106,60 @@ impl<B: Backend> Operation<B> for Attended<'_, B> {
     }
 }
 
-struct HeadDots {
+struct HeadDots<'a> {
+    runs: Cow<'a, [usize]>,
     x: Var,
-    vector: Var,
+    vectors: Var,
 }
 
-impl<B: Backend> Tape<'_, B> {
-    /// Score of each row and head: `out[r, h] = Σ_k x[r, c]·vector[c]` with `c = k · heads + h`.
+impl<'a, B: Backend> Tape<'a, B> {
+    /// Score of each row and head: `out[i, h] = Σ_k x[i, c]·vector[c]` with `c = k · heads + h`.
     ///
     /// # Errors
     /// On shapes that do not fit, or when the backend fails.
     pub fn head_dots(&mut self, x: Var, vector: Var, heads: usize) -> Result<Var, ComputeError> {
+        let all = vec![0, self.shape(x).rows];
+        self.head_dots_runs(all, x, vector, heads)
+    }
+
+    /// As [`head_dots`](Self::head_dots), but with row `r` of `vectors` for the rows of run `r`. `runs` lists the first row
+    /// of each run, then the number of rows.
+    ///
+    /// # Errors
+    /// On shapes or runs that do not fit, or when the backend fails.
+    pub fn head_dots_runs(
+        &mut self,
+        runs: impl Into<Cow<'a, [usize]>>,
+        x: Var,
+        vectors: Var,
+        heads: usize,
+    ) -> Result<Var, ComputeError> {
+        let runs = runs.into();
         let mut out = self.buffer(Shape::new(self.shape(x).rows, heads))?;
-        self.backend().head_dots(self.value(x), self.value(vector), &mut out)?;
-        Ok(self.record(out, &[x, vector], HeadDots { x, vector }))
+        self.backend().head_dots(&runs, self.value(x), self.value(vectors), &mut out)?;
+        Ok(self.record(out, &[x, vectors], HeadDots { runs, x, vectors }))
     }
 }
 
-impl<B: Backend> Operation<B> for HeadDots {
+impl<B: Backend> Operation<B> for HeadDots<'_> {
     fn backward(&self, pass: &mut BackwardPass<'_, '_, B>, _out: Var, grad: B::Matrix) -> Result<(), ComputeError> {
-        let mut of_vector = pass.grad_buffer(self.vector)?;
-        let mut of_x = pass.needs_grad(self.x).then(|| pass.zero_grad(self.x)).transpose()?;
-        let (x, vector) = (pass.value(self.x), pass.value(self.vector));
-        pass.backend().head_dots_backward(x, vector, &grad, of_x.as_mut(), &mut of_vector)?;
-        pass.recycle(grad);
-        pass.give(self.vector, of_vector)?;
-        match of_x {
-            Some(of_x) => pass.give(self.x, of_x),
-            None => Ok(()),
+        let Self { runs, x, vectors } = self;
+        let (x, vectors) = (*x, *vectors);
+        let mut of_vectors = pass.grad_buffer(vectors)?;
+        if pass.needs_grad(x) {
+            pass.with_grad(x, |pass, of_x, accumulate| {
+                if !accumulate {
+                    pass.backend().set_zero(of_x)?;
+                }
+                let operands = (pass.value(x), pass.value(vectors));
+                pass.backend().head_dots_backward(runs, operands, &grad, Some(of_x), &mut of_vectors)
+            })?;
+        } else {
+            let operands = (pass.value(x), pass.value(vectors));
+            pass.backend().head_dots_backward(runs, operands, &grad, None, &mut of_vectors)?;
         }
+        pass.recycle(grad);
+        pass.give(vectors, of_vectors)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Runs on the `Reference` backend, whose matrices hold `f64`. With a step of 10⁻⁶ the difference quotient of a
 //! smooth function has about nine correct digits, so that a wrong term shows.
 
+mod laws;
 mod networks;
 mod own;
 mod triples;

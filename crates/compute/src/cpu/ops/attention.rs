@@ -2,7 +2,7 @@
 
 use crate::cpu::matrix::as_f32;
 use crate::cpu::{Cpu, CpuMatrix, CpuSparse, attention, entries, heads};
-use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Fits, Transpose};
+use crate::{Attention, AttentionGrads, AttentionOps, ComputeError, Fits, Transpose, runs_of};
 
 impl AttentionOps for Cpu {
     fn run_segment_softmax(&self, _: Fits, a: &CpuSparse, scores: &mut CpuMatrix) -> Result<(), ComputeError> {
@@ -26,28 +26,47 @@ impl AttentionOps for Cpu {
     fn run_head_dots(
         &self,
         _: Fits,
+        runs: &[usize],
         x: &CpuMatrix,
-        vector: &CpuMatrix,
+        vectors: &CpuMatrix,
         out: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
-        let heads = out.shape().cols;
-        out.write_with(|out| heads::dots(&as_f32(x), &as_f32(vector), heads, out));
+        let (heads, width) = (out.shape().cols, x.shape().cols);
+        let (x, vectors) = (as_f32(x), as_f32(vectors));
+        out.write_with(|out| {
+            for (run, n, first) in runs_of(runs) {
+                let (rows, vector) = (&x[first * width..][..n * width], &vectors[run * width..][..width]);
+                heads::dots(rows, vector, heads, &mut out[first * heads..][..n * heads]);
+            }
+        });
         Ok(())
     }
 
     fn run_head_dots_backward(
         &self,
         _: Fits,
-        x: &CpuMatrix,
-        vector: &CpuMatrix,
+        runs: &[usize],
+        (x, vectors): (&CpuMatrix, &CpuMatrix),
         grad: &CpuMatrix,
         x_grad: Option<&mut CpuMatrix>,
-        vector_grad: &mut CpuMatrix,
+        vector_grads: &mut CpuMatrix,
     ) -> Result<(), ComputeError> {
         let (heads, width, grad) = (grad.shape().cols, x.shape().cols, as_f32(grad));
-        vector_grad.write_all(&heads::vector_grad(&as_f32(x), &grad, heads, width));
+        let x = as_f32(x);
+        let mut of_vectors = vec![0.0; vectors.shape().len()];
+        for (run, n, first) in runs_of(runs) {
+            let (rows, grad) = (&x[first * width..][..n * width], &grad[first * heads..][..n * heads]);
+            of_vectors[run * width..][..width].copy_from_slice(&heads::vector_grad(rows, grad, heads, width));
+        }
+        vector_grads.write_all(&of_vectors);
         if let Some(x_grad) = x_grad {
-            x_grad.write_with(|x_grad| heads::add_outer(&as_f32(vector), &grad, heads, x_grad));
+            let vectors = as_f32(vectors);
+            x_grad.write_with(|x_grad| {
+                for (run, n, first) in runs_of(runs) {
+                    let (vector, grad) = (&vectors[run * width..][..width], &grad[first * heads..][..n * heads]);
+                    heads::add_outer(vector, grad, heads, &mut x_grad[first * width..][..n * width]);
+                }
+            });
         }
         Ok(())
     }

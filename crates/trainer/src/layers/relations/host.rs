@@ -212,14 +212,13 @@ impl Stacked {
     }
 
     fn add(&mut self, place: usize, of: &Placed<'_>, pairs: Option<&Pairs>) {
-        let adjacency = of.edges.adjacency;
-        let column = |&u: &NodeId| match pairs {
-            None => of.first_source + u,
-            Some(pairs) => pairs.position(place, of.first_source + u),
-        };
+        let (adjacency, start) = (of.edges.adjacency, self.indices.len() as u64);
+        match pairs {
+            None => self.indices.extend(adjacency.indices().iter().map(|&u| of.first_source + u)),
+            Some(pairs) => self.indices.extend(pairs.of_edges(place, of)),
+        }
         for v in (0..adjacency.n_rows()).filter(|&v| adjacency.degree(v) > 0) {
-            self.indices.extend(adjacency.row(v).iter().map(column));
-            self.indptr.push(self.indices.len() as u64);
+            self.indptr.push(start + adjacency.indptr()[v + 1]);
             self.destinations.push((of.first_destination + v) as NodeId);
         }
     }
@@ -261,25 +260,33 @@ impl Pairs {
         Self { rows, runs, sources: relations.iter().map(place).collect() }
     }
 
-    /// Number of the pair of a relation, by its place in the layer, and a source row.
-    fn position(&self, place: usize, row: NodeId) -> NodeId {
-        let of_relation = &self.rows[self.runs[place]..self.runs[place + 1]];
-        (self.runs[place] + of_relation.partition_point(|&of| of < row)) as NodeId
+    /// Pair of each edge of a relation, by its place in the layer, in the order of the edges.
+    fn of_edges(&self, place: usize, of: &Placed<'_>) -> Vec<NodeId> {
+        let adjacency = of.edges.adjacency;
+        let mut pair_of = vec![0; adjacency.n_cols()];
+        for (pair, row) in (self.runs[place]..self.runs[place + 1]).zip(&self.rows[self.runs[place]..]) {
+            pair_of[(row - of.first_source) as usize] = pair as NodeId;
+        }
+        adjacency.indices().iter().map(|&u| pair_of[u as usize]).collect()
+    }
+
+    /// As [`of_edges`](Self::of_edges), of every relation; a relation without pairs has none.
+    fn of_all_edges(&self, relations: &[Placed<'_>]) -> Vec<Vec<NodeId>> {
+        let has_pairs = |place: usize| self.runs[place] < self.runs[place + 1];
+        let of_relation = |(place, of)| if has_pairs(place) { self.of_edges(place, of) } else { Vec::new() };
+        relations.iter().enumerate().map(of_relation).collect()
     }
 
     /// Pattern of the neighbors of each destination by all relations, `destinations × pairs`.
     fn of_destinations(&self, relations: &[Placed<'_>], of: (&LayerTypes, &[usize])) -> Uploaded<Csr> {
-        let rows = neighbors_of_destinations(relations, of, |place, row, _| Some((self.position(place, row), 1.0)));
+        let rows = neighbors_of_destinations((relations, &self.of_all_edges(relations)), of, |_| 1.0);
         matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, None)
     }
 
     /// Sums of the means of each relation with pairs, `destinations × pairs`.
     fn means(&self, relations: &[Placed<'_>], of: (&LayerTypes, &[usize])) -> Uploaded<Csr> {
-        let of_pair = |place: usize, row: NodeId, degree: usize| {
-            let has_pairs = self.runs[place] < self.runs[place + 1];
-            has_pairs.then(|| (self.position(place, row), 1.0 / degree as f32))
-        };
-        let rows = neighbors_of_destinations(relations, of, of_pair);
+        let pairs = self.of_all_edges(relations);
+        let rows = neighbors_of_destinations((relations, &pairs), of, |degree| 1.0 / degree as f32);
         matrix((rows.indptr.len() - 1, self.rows.len()), rows.indptr, rows.indices, Some(rows.values))
     }
 }
@@ -291,25 +298,24 @@ struct WeightedRows {
     values: Vec<f32>,
 }
 
-/// Neighbors of each destination by all relations. `entry` gives column and value for the place of a relation, a source
-/// row and the number of neighbors by that relation; or nothing, for relations that are left out.
+/// Neighbors of each destination by all relations. `columns` has the column of each edge of a relation, or is empty for a
+/// relation that is left out; `value` gives the value of an entry for the number of neighbors by that relation.
 fn neighbors_of_destinations(
-    relations: &[Placed<'_>],
+    (relations, columns): (&[Placed<'_>], &[Vec<NodeId>]),
     (types, destination_runs): (&LayerTypes, &[usize]),
-    entry: impl Fn(usize, NodeId, usize) -> Option<(NodeId, f32)>,
+    value: impl Fn(usize) -> f32,
 ) -> WeightedRows {
-    let n_edges = relations.iter().map(|of| of.edges.adjacency.nnz()).sum();
+    let n_edges = columns.iter().map(Vec::len).sum();
     let (mut indptr, mut entries) = (vec![0_u64], Vec::with_capacity(n_edges));
     for (node_type, ends) in types.destinations.iter().zip(destination_runs.windows(2)) {
-        let by_place = relations.iter().enumerate();
-        let into: Vec<(usize, &Placed<'_>)> =
-            by_place.filter(|(_, relation)| relation.edges.destination == *node_type).collect();
+        let ends_here = |of: &Placed<'_>, columns: &[NodeId]| of.edges.destination == *node_type && !columns.is_empty();
+        let into: Vec<_> = relations.iter().zip(columns).filter(|(of, columns)| ends_here(of, columns)).collect();
         for v in 0..ends[1] - ends[0] {
             let start = entries.len();
-            for &(place, of) in &into {
-                let degree = of.edges.adjacency.degree(v);
-                let row = |u: &NodeId| entry(place, of.first_source + u, degree);
-                entries.extend(of.edges.adjacency.row(v).iter().filter_map(row));
+            for &(of, columns) in &into {
+                let range = of.edges.adjacency.row_range(v);
+                let value = value(range.len());
+                entries.extend(columns[range].iter().map(|&column| (column, value)));
             }
             entries[start..].sort_unstable_by_key(|&(column, _)| column);
             indptr.push(entries.len() as u64);
@@ -334,15 +340,20 @@ impl SourcePairs {
         let placed = edges.placed(types);
         let by_relation = Pairs::of(&placed, types, |_| true);
         let places = by_relation.runs.windows(2).enumerate();
-        let mut pairs: Vec<(NodeId, u32)> = places
-            .flat_map(|(place, ends)| by_relation.rows[ends[0]..ends[1]].iter().map(move |&row| (row, place as u32)))
+        let mut order: Vec<(NodeId, u32, NodeId)> = places
+            .flat_map(|(place, ends)| (ends[0]..ends[1]).map(move |pair| (place as u32, pair)))
+            .map(|(place, pair)| (by_relation.rows[pair], place, pair as NodeId))
             .collect();
-        pairs.sort_unstable();
-        let of_pair = |place: usize, row: NodeId, degree: usize| {
-            let position = pairs.binary_search(&(row, place as u32)).expect("sources have pairs");
-            Some((position as NodeId, 1.0 / degree as f32))
-        };
-        let rows = neighbors_of_destinations(&placed, (types, &edges.destination_runs(types)), of_pair);
+        order.sort_unstable();
+        let mut numbers = vec![0; order.len()];
+        for (number, &(.., pair)) in order.iter().enumerate() {
+            numbers[pair as usize] = number as NodeId;
+        }
+        let mut columns = by_relation.of_all_edges(&placed);
+        columns.iter_mut().flatten().for_each(|column| *column = numbers[*column as usize]);
+        let of = (types, &edges.destination_runs(types)[..]);
+        let rows = neighbors_of_destinations((&placed, &columns), of, |degree| 1.0 / degree as f32);
+        let pairs: Vec<(NodeId, u32)> = order.into_iter().map(|(row, place, _)| (row, place)).collect();
         let means = matrix((rows.indptr.len() - 1, pairs.len()), rows.indptr, rows.indices, Some(rows.values))?;
         let (rows, relations) = pairs.into_iter().unzip();
         Ok(Self { rows, relations, means })

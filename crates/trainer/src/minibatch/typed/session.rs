@@ -5,7 +5,7 @@ use std::sync::Arc;
 use girih_comm::Collective;
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Features, Labels, Split, TypeFeatures, TypedData};
-use girih_features::MiniBatchBackend;
+use girih_features::{FeatureStore, MiniBatchBackend};
 use girih_graph_format::{Csr, NodeId};
 
 use super::TypedSeeds;
@@ -15,6 +15,7 @@ use crate::engine::{ModelSource, RunState};
 use crate::layers::{Inputs, RelationSpec, TypeRows};
 use crate::minibatch::batch::{FeatureSource, WholeGraph};
 use crate::minibatch::batches::seed_of_run;
+use crate::minibatch::data::code_rows;
 use crate::minibatch::{Batches, MiniBatch};
 use crate::tape::Targets;
 use crate::tasks::nodes::{Classifier, Task};
@@ -27,6 +28,8 @@ pub(crate) struct TypedSession<'m, B: Backend> {
     typed: Arc<TypedData>,
     /// Sparse features on the host: of all nodes, or of each node type that the first layer reads.
     sparse: Vec<Option<Csr>>,
+    /// Readers by which the device decodes rows itself: of all nodes, or of each node type that the first layer reads.
+    readers: Vec<Option<Box<dyn FeatureStore<B>>>>,
     spec: RelationSpec,
     targets: Targets<B>,
     labels: Labels,
@@ -50,18 +53,23 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let spec = input_spec.relations.clone().expect("a model of relations");
         check_batches(config.model.name(), &spec)?;
         let typed = dataset.typed.expect("models of relations get typed data");
-        let sparse = match &features {
-            NodeFeatures::Given(features) => vec![features.as_sparse().cloned()],
+        let given: Vec<Option<&Features>> = match &features {
+            NodeFeatures::Given(features) => vec![Some(features)],
             NodeFeatures::Learned | NodeFeatures::None => {
-                let given = |&of: &usize| typed.features.get(of).and_then(TypeFeatures::given);
-                let of_type = |of| given(of).and_then(Features::as_sparse).cloned();
+                let of_type = |&of: &usize| typed.features.get(of).and_then(TypeFeatures::given);
                 spec.layers[0].sources.iter().map(of_type).collect()
             }
         };
+        let sparse = given.iter().map(|features| features.and_then(Features::as_sparse).cloned()).collect();
+        let reader = |features: &Option<&Features>| match features {
+            Some(Features::Compressed(codes)) => code_rows(backend, codes, config, None),
+            _ => Ok(None),
+        };
+        let readers = given.iter().map(reader).collect::<Result<_, TrainError>>()?;
         let targets = Targets::upload(backend, &labels)?;
         let graphs = (dataset.graph, Some(&*typed));
         let inputs = Inputs::of_data(backend, graphs, features, &input_spec, config.precision)?;
-        Ok(Self { inputs, typed, sparse, spec, targets, labels, splits: dataset.splits, source })
+        Ok(Self { inputs, typed, sparse, readers, spec, targets, labels, splits: dataset.splits, source })
     }
 
     /// Run at its start; with several ranks, on one rank of `world`.
@@ -85,11 +93,13 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
 
     /// Features and labels from which batches take their rows.
     fn whole(&self) -> WholeGraph<'_, B> {
-        let sparse = |place: usize| self.sparse.get(place).and_then(Option::as_ref);
-        let one = self.inputs.features.as_ref();
-        let one = one.map(|features| FeatureSource { features, sparse: sparse(0), reader: None });
+        let source = |features, place: usize| {
+            let sparse = self.sparse.get(place).and_then(Option::as_ref);
+            FeatureSource { features, sparse, reader: self.readers.get(place).and_then(Option::as_deref) }
+        };
+        let one = self.inputs.features.as_ref().map(|features| source(features, 0));
         let types = self.inputs.relations().first_rows.iter().enumerate().map(|(place, rows)| match rows {
-            TypeRows::Features(features) => Some(FeatureSource { features, sparse: sparse(place), reader: None }),
+            TypeRows::Features(features) => Some(source(features, place)),
             TypeRows::Learned(_) => None,
         });
         let types = types.collect();
