@@ -62,6 +62,7 @@ sources! {
     TILES_PAPER = "tiles_paper.cu";
     EDGES = "edges.cu";
     EDGES_WIDE = "edges_wide.cu";
+    HEAD_DOTS_WIDE = "head_dots_wide.cu";
     ATTENTION = "attention.cu";
     NORMALIZE = "normalize.cu";
     ROWS = "rows.cu";

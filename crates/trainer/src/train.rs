@@ -115,7 +115,7 @@ pub fn apply_model<B: MiniBatchBackend>(
     checkpoint: &Checkpoint,
 ) -> Result<(Scores, TestReport, Matrix), TrainError> {
     let whole = |run: &mut FullBatch<'_, B>| Ok((run.test_report()?, run.evaluate()?, run.logits()?));
-    let layers = |session: &MiniBatchSession<'_, B>, run: &mut MiniBatch<'_, B>| {
+    let layers = |session: LayerSession<'_, '_, B>, run: &mut MiniBatch<'_, B>| {
         Ok((run.test_report()?, run.evaluate()?, session.logits(run)?))
     };
     let (report, scores, logits) = of_trained(backend, dataset, (builder, checkpoint), whole, layers)?;
@@ -135,6 +135,28 @@ pub(crate) fn all_logits<B: MiniBatchBackend>(
     of_trained(backend, dataset, trained, |run| run.logits(), |session, run| session.logits(run))
 }
 
+/// Session whose runs compute rows layer by layer.
+enum LayerSession<'s, 'm, B: MiniBatchBackend> {
+    Plain(&'s MiniBatchSession<'m, B>),
+    Typed(&'s TypedSession<'m, B>),
+}
+
+impl<B: MiniBatchBackend> LayerSession<'_, '_, B> {
+    fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
+        match self {
+            Self::Plain(session) => session.logits(run),
+            Self::Typed(session) => session.logits(run),
+        }
+    }
+
+    fn hidden(&self, run: &mut MiniBatch<'_, B>) -> Result<Option<Matrix>, TrainError> {
+        match self {
+            Self::Plain(session) => session.hidden(run),
+            Self::Typed(session) => session.hidden(run),
+        }
+    }
+}
+
 /// Result of a classifier with the best parameters of a checkpoint: of `layers` where it is computed layer by layer, of
 /// `whole` where one pass reads the whole graph.
 fn of_trained<B: MiniBatchBackend, T>(
@@ -142,7 +164,7 @@ fn of_trained<B: MiniBatchBackend, T>(
     dataset: Dataset,
     (builder, checkpoint): (&dyn BuildModel<B>, &Checkpoint),
     whole: impl FnOnce(&mut FullBatch<'_, B>) -> Result<T, TrainError>,
-    layers: impl FnOnce(&MiniBatchSession<'_, B>, &mut MiniBatch<'_, B>) -> Result<T, TrainError>,
+    layers: impl FnOnce(LayerSession<'_, '_, B>, &mut MiniBatch<'_, B>) -> Result<T, TrainError>,
 ) -> Result<T, TrainError> {
     checkpoint.check_built_by(builder)?;
     let config = &checkpoint.progress.config;
@@ -154,10 +176,16 @@ fn of_trained<B: MiniBatchBackend, T>(
     let source = ModelSource::new(builder, config, &dataset.outline())?;
     let (model, _) = source.build(backend, run, None)?;
     if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
+        if model.input_spec().relations.is_some() {
+            let session = TypedSession::new(backend, dataset, source)?;
+            let mut trained = session.run(backend, run, None)?;
+            restore_best(&mut trained, checkpoint)?;
+            return layers(LayerSession::Typed(&session), &mut trained);
+        }
         let session = MiniBatchSession::new(backend, dataset, source, (1, None))?;
         let mut trained = session.run(backend, run, None)?;
         restore_best(&mut trained, checkpoint)?;
-        layers(&session, &mut trained)
+        layers(LayerSession::Plain(&session), &mut trained)
     } else {
         let session = FullBatchSession::new(backend, dataset, source)?;
         let mut trained = session.run(backend, run)?;

@@ -100,7 +100,7 @@ impl AttentionOps for Cuda {
         let heads = out.shape.cols as u64;
         let depth = x.shape.cols as u64 / heads;
         let types = [("X", x.dtype), ("V", vectors.dtype), ("Z", out.dtype)];
-        let kernel = self.kernel("head_dots", Source::EDGES, "head_dots", &types)?;
+        let kernel = self.heads_kernel(("head_dots", "head_dots"), (out.shape.cols, x.shape.cols), &types)?;
         let [of_x, of_vectors, of_out] = [self.address(x), self.address(vectors), self.address(out)];
         for (run, n, first) in runs_of(runs) {
             let (n_rows, vector) = (n as u64, of_vectors.at_row(run).at);

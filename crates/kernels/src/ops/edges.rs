@@ -19,6 +19,8 @@ use crate::matrix::{CudaCsr, CudaMatrix};
 const ROW_BLOCKS_MAX: usize = 2048;
 /// Fewest rows of a block.
 const ROWS_OF_BLOCK_MIN: usize = 64;
+/// Columns that a thread of `cuda/head_dots_wide.cu` reads at once.
+const WIDE_COLUMNS: usize = 8;
 
 /// Assignment of lanes to rows in `cuda/edges_wide.cu`.
 #[derive(Clone, Copy)]
@@ -91,6 +93,22 @@ impl Cuda {
         }
     }
 
+    /// Kernel of dot products of rows of `width` columns with a vector for each head. It comes from
+    /// `cuda/head_dots_wide.cu` if that covers them, else from `cuda/edges.cu`.
+    pub(super) fn heads_kernel(
+        &self,
+        (operation, name): (&'static str, &str),
+        (heads, width): (usize, usize),
+        types: &[(&'static str, Dtype)],
+    ) -> Result<CudaFunction, ComputeError> {
+        if !width.is_multiple_of(WIDE_COLUMNS) || !WIDE_COLUMNS.is_multiple_of(heads) {
+            return self.kernel(operation, Source::EDGES, name, types);
+        }
+        let types = types.iter().map(|(name, dtype)| (*name, element(*dtype).to_owned()));
+        let defines: Defines = types.chain([("HEADS", heads.to_string())]).collect();
+        self.variant(operation, Source::HEAD_DOTS_WIDE, name, &defines)
+    }
+
     /// `out[i, h] = Σ entries[e, h]` over the entries `e` of row `i`; `entries` are `f32` in the order of the
     /// untransposed entries.
     pub(crate) fn sum_entries(
@@ -146,7 +164,8 @@ impl Cuda {
         }
         let (heads, width) = (grad.shape.cols as u64, x_grad.shape.cols as u64);
         let types = [("X", grad.dtype), ("V", vectors.dtype), ("Z", x_grad.dtype)];
-        let kernel = self.kernel("head_dots_backward", Source::EDGES, "head_dots_rows", &types)?;
+        let sizes = (grad.shape.cols, x_grad.shape.cols);
+        let kernel = self.heads_kernel(("head_dots_backward", "head_dots_rows"), sizes, &types)?;
         let [of_grad, of_vectors, of_out] = [self.address(grad), self.address(vectors), self.address(x_grad)];
         for (run, n, first) in runs_of(runs) {
             let (n_rows, vector) = (n as u64, of_vectors.at_row(run).at);
@@ -177,7 +196,7 @@ impl Cuda {
             let (n_rows, heads, width) = (rows as u64, grad.shape.cols as u64, cols as u64);
             let rows_of_block = rows_of_block as u64;
             let types = [("X", grad.dtype), ("Y", x.dtype)];
-            let kernel = self.kernel(OPERATION, Source::EDGES, "head_dots_vector", &types)?;
+            let kernel = self.heads_kernel((OPERATION, "head_dots_vector"), (grad.shape.cols, cols), &types)?;
             let mut launch = self.device.stream.launch_builder(&kernel);
             let [grad, x] = [grad, x].map(|matrix| self.address(matrix).at_row(of_run.start).at);
             launch.arg(&grad).arg(&x).arg(&n_rows).arg(&heads).arg(&width).arg(&rows_of_block);

@@ -138,18 +138,49 @@ impl<B: Backend> Inputs<B> {
         precision: Dtype,
     ) -> Result<Self, ComputeError> {
         let Some(spec) = &input_spec.relations else { return Ok(self) };
+        let first_rows = self.first_rows(backend, typed, input_spec, precision)?;
+        let relations = RelationInput::upload(backend, &typed.graph, spec, first_rows)?;
+        Ok(Self { relations: Some(relations), ..self })
+    }
+
+    /// As [`with_relations`](Self::with_relations), but with the features of node types alone: layers get parts of the graph.
+    ///
+    /// # Errors
+    /// When the device's memory does not suffice.
+    pub(crate) fn with_type_features(
+        self,
+        backend: &B,
+        typed: &TypedData,
+        input_spec: &InputSpec,
+        precision: Dtype,
+    ) -> Result<Self, ComputeError> {
+        let first_rows = self.first_rows(backend, typed, input_spec, precision)?;
+        let relations = RelationInput { layers: Vec::new(), first_rows, learned: None, placed: (0, self.n_nodes) };
+        Ok(Self { relations: Some(relations), ..self })
+    }
+
+    /// First rows of each node type that the first layer reads, if there are several types or rows are learned.
+    ///
+    /// # Panics
+    /// When the model reads no relations.
+    fn first_rows(
+        &self,
+        backend: &B,
+        typed: &TypedData,
+        input_spec: &InputSpec,
+        precision: Dtype,
+    ) -> Result<Vec<TypeRows<B>>, ComputeError> {
+        let spec = input_spec.relations.as_ref().expect("a model of relations");
         let of_type = |&node_type: &usize| match typed.features.get(node_type)? {
             TypeFeatures::Given(features) => {
                 Some(upload_features(backend, features.clone(), input_spec, precision).map(TypeRows::Features))
             }
             TypeFeatures::None | TypeFeatures::Learned(_) => Some(Ok(TypeRows::Learned(None))),
         };
-        let first_rows = match &self.features {
-            None if typed.features.is_empty() => vec![TypeRows::Learned(None)],
-            _ => spec.layers[0].sources.iter().map_while(of_type).collect::<Result<_, _>>()?,
-        };
-        let relations = RelationInput::upload(backend, &typed.graph, spec, first_rows)?;
-        Ok(Self { relations: Some(relations), ..self })
+        match &self.features {
+            None if typed.features.is_empty() => Ok(vec![TypeRows::Learned(None)]),
+            _ => spec.layers[0].sources.iter().map_while(of_type).collect(),
+        }
     }
 
     /// As [`of_graph`](Self::of_graph), but on one of several ranks, with its blocks of the adjacency.

@@ -208,7 +208,7 @@ impl<B: Backend> BatchLoss<B> {
 
 impl<B: Backend> WholeGraph<'_, B> {
     /// Inputs of a batch of a typed graph. `nodes` are those of each type that the first layer reads.
-    fn typed_inputs(
+    pub(crate) fn typed_inputs(
         &self,
         backend: &B,
         pool: &mut Pool<B>,

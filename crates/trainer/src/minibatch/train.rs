@@ -96,13 +96,25 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
 }
 
 impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
+    /// Rows that layer-wise inference computes with the current parameters, on the host.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn rows_by(
+        &mut self,
+        compute: impl FnOnce(&dyn Model<B>, &mut RunState<'a, B>) -> Result<Option<B::Matrix>, TrainError>,
+    ) -> Result<Option<Matrix>, TrainError> {
+        let rows = compute(self.scorer.model(), &mut self.state)?;
+        Ok(rows.map(|rows| self.state.backend.download(&rows)).transpose()?)
+    }
+
     /// Logits of some nodes with the current parameters.
     ///
     /// # Errors
     /// When the backend fails.
     pub(crate) fn logits(&mut self, layers: &Layerwise<'_, B>) -> Result<Matrix, TrainError> {
-        let logits = layers.logits(self.scorer.model(), &mut self.state)?;
-        Ok(self.state.backend.download(&logits)?)
+        let logits = self.rows_by(|model, state| layers.logits(model, state).map(Some))?;
+        Ok(logits.expect("a model has logits"))
     }
 
     /// Rows of the last hidden layer of some nodes with the current parameters; `None` without hidden layers.
@@ -110,8 +122,7 @@ impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub(crate) fn hidden(&mut self, layers: &Layerwise<'_, B>) -> Result<Option<Matrix>, TrainError> {
-        let hidden = layers.hidden(self.scorer.model(), &mut self.state)?;
-        Ok(hidden.map(|hidden| self.state.backend.download(&hidden)).transpose()?)
+        self.rows_by(|model, state| layers.hidden(model, state))
     }
 
     /// World in which one rank computes scores for all: ranks have no patches, and do not share the scoring.
@@ -232,17 +243,22 @@ fn with_batches<R>(
         let pipeline =
             Pipeline::<usize, TrainError>::new(first..epoch.n_batches()).stage(stage, || |at| epoch.make(at));
         let mut items = pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))?;
-        work(&mut |_| match items.next() {
-            Some(Ok(batch)) => Ok(batch),
-            Some(Err(StageError::Failed { source, .. })) => Err(source),
-            Some(Err(error)) => Err(TrainError::invalid(error.to_string())),
-            None => unreachable!("as many batches as the epoch has"),
-        })
+        work(&mut |_| Ok(next_item(&mut items)?.expect("as many batches as the epoch has")))
+    })
+}
+
+/// Next item of a pipeline; `None` after the last.
+pub(super) fn next_item<T>(
+    items: &mut impl Iterator<Item = Result<T, StageError<TrainError>>>,
+) -> Result<Option<T>, TrainError> {
+    items.next().transpose().map_err(|error| match error {
+        StageError::Failed { source, .. } => source,
+        error => TrainError::invalid(error.to_string()),
     })
 }
 
 /// Threads that make batches on the host: as many as batches wait, but no more than half of all, which the step uses too.
-fn n_workers(ahead: usize) -> usize {
+pub(super) fn n_workers(ahead: usize) -> usize {
     ahead.min(rayon::current_num_threads() / 2).max(1)
 }
 

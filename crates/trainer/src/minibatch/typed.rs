@@ -1,5 +1,6 @@
 //! Mini-batches of typed graphs, for models that read relations.
 
+mod layerwise;
 mod seeds;
 mod session;
 

@@ -2,7 +2,7 @@
 
 use girih_compute::{Backend, ComputeError};
 
-use super::spec::{InputSpec, Model};
+use super::spec::{InputSpec, Layers, Model};
 use crate::config::ModelConfig;
 use crate::layers::{Dims, Entry, Inputs, LayerRelations, LayerTypes, Linear, RelationForm, RelationSpec, Rows};
 use crate::tape::{LinearOptions, ParamInit, Tape, Var};
@@ -66,9 +66,32 @@ impl<L: RelationLayer> RelationStack<L> {
     }
 }
 
+impl<B: Backend, L: RelationLayer> Layers<B> for RelationStack<L> {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// The entry belongs to the first layer, and the classes to the last.
+    fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError> {
+        let rows = match layer {
+            0 => self.entry.forward(tape, inputs, (0.0, 0.0))?,
+            _ => Rows::raw_input(tape, inputs)?.into_dense(),
+        };
+        let rows = self.layers[layer].forward(tape, &inputs.relations().layers[0], rows, &self.config)?;
+        if layer + 1 < self.layers.len() {
+            return Ok(rows);
+        }
+        self.classes.forward(tape, &Rows::Dense(rows), LinearOptions::default())
+    }
+}
+
 impl<B: Backend, L: RelationLayer> Model<B> for RelationStack<L> {
     fn input_spec(&self) -> InputSpec {
         InputSpec { relations: Some(self.spec.clone()), ..InputSpec::of_raw_features(None) }
+    }
+
+    fn as_layers(&self) -> Option<&dyn Layers<B>> {
+        Some(self)
     }
 
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {

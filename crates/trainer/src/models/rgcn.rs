@@ -3,7 +3,7 @@
 use girih_compute::{Activation, Backend, ComputeError, Dropout, Shape};
 use girih_datasets::TypeWidth;
 
-use super::spec::{InputSpec, Model, Propagation};
+use super::spec::{InputSpec, Layers, Model, Propagation};
 use crate::config::{ModelConfig, ModelKind};
 use crate::layers::{
     Dims, Entry, Inputs, LayerRelations, LayerTypes, LearnedRows, OwnWeights, RelationForm, RelationGraph,
@@ -107,7 +107,52 @@ impl Rgcn {
     }
 }
 
+impl Rgcn {
+    /// First rows that are not learned for pairs: those of the entry, or the features.
+    fn first_rows<'a, B: Backend>(
+        &self,
+        tape: &mut Tape<'a, B>,
+        inputs: &'a Inputs<B>,
+        rates: (f64, f64),
+    ) -> Result<Option<Var>, ComputeError> {
+        match &self.entry {
+            Some(entry) => entry.forward(tape, inputs, rates).map(Some),
+            None if inputs.features.is_some() => {
+                let dropout = tape.next_dropout(rates.0);
+                Ok(Some(Rows::raw_input(tape, inputs)?.masked(tape, dropout)?.into_dense()))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Activation of a layer; the last one has none.
+    fn activation(&self, layer: usize) -> Activation {
+        if layer + 1 == self.layers.len() { Activation::Identity } else { Activation::Relu }
+    }
+}
+
+impl<B: Backend> Layers<B> for Rgcn {
+    fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
+    fn layer<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>, layer: usize) -> Result<Var, ComputeError> {
+        let relations = &inputs.relations().layers[0];
+        let rows = match layer {
+            0 => self.first_rows(tape, inputs, (0.0, 0.0))?.expect("layers are of nodes that have rows"),
+            _ => Rows::raw_input(tape, inputs)?.into_dense(),
+        };
+        let own = relations.own_rows(tape, rows)?;
+        self.layers[layer].forward(tape, relations, (rows, own), (self.activation(layer), None))
+    }
+}
+
 impl<B: Backend> Model<B> for Rgcn {
+    /// `None` if the first layer learns a row for each pair of a node and a relation.
+    fn as_layers(&self) -> Option<&dyn Layers<B>> {
+        (!self.spec.learns_pairs).then_some(self)
+    }
+
     fn input_spec(&self) -> InputSpec {
         // Sparse features that are averaged as they are, are stored densely: their means over neighbors are dense.
         let propagation = if self.entry.is_some() { Propagation::Never } else { Propagation::Always };
@@ -124,17 +169,9 @@ impl<B: Backend> Model<B> for Rgcn {
     fn forward<'a>(&self, tape: &mut Tape<'a, B>, inputs: &'a Inputs<B>) -> Result<Var, ComputeError> {
         let relations = inputs.relations();
         let rates = (self.config.input_dropout(), self.config.dropout);
-        let mut rows = match &self.entry {
-            Some(entry) => Some(entry.forward(tape, inputs, rates)?),
-            None if inputs.features.is_some() => {
-                let dropout = tape.next_dropout(rates.0);
-                Some(Rows::raw_input(tape, inputs)?.masked(tape, dropout)?.into_dense())
-            }
-            None => None,
-        };
+        let mut rows = self.first_rows(tape, inputs, rates)?;
         for (i, (layer, of)) in self.layers.iter().zip(&relations.layers).enumerate() {
-            let is_last = i + 1 == self.layers.len();
-            let activation = if is_last { Activation::Identity } else { Activation::Relu };
+            let (is_last, activation) = (i + 1 == self.layers.len(), self.activation(i));
             let mask = if is_last { None } else { tape.next_dropout(self.config.dropout) };
             rows = Some(match (rows, &relations.learned) {
                 (Some(rows), _) => {

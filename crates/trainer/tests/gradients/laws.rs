@@ -336,7 +336,8 @@ impl Relabelled {
         let (_, found) = outcome(config, &self.after, &moved);
         assert_close(&[found.loss], &[expected.loss], "loss")?;
         let first = |of: usize| self.before.data.graph.schema().first(of);
-        let olds = self.types.iter().zip(&self.nodes).flat_map(|(&of, nodes)| nodes.iter().map(move |&v| first(of) + v));
+        let olds =
+            self.types.iter().zip(&self.nodes).flat_map(|(&of, nodes)| nodes.iter().map(move |&v| first(of) + v));
         for (row, old) in found.logits.iter().zip(olds) {
             assert_close(row, &expected.logits[old], &format!("{:?}: node {old}", config.kind))?;
         }

@@ -263,7 +263,7 @@ fn scored_by_layers() -> Vec<TrainConfig> {
     configs
 }
 
-fn assert_scored_alike(dataset: &Dataset, config: &TrainConfig) {
+pub(crate) fn assert_scored_alike(dataset: &Dataset, config: &TrainConfig) {
     let by = |score_by| {
         let batch = BatchConfig { score_by: Some(score_by), ..config.batch.clone() };
         trained(dataset, &TrainConfig { batch, ..config.clone() })

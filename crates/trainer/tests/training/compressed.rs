@@ -45,7 +45,7 @@ fn both(dataset: &Dataset) -> (Dataset, Dataset) {
     (with(encoded.clone()), with(decoded))
 }
 
-fn decoded(codes: &CompressedFeatures) -> Matrix {
+pub(crate) fn decoded(codes: &CompressedFeatures) -> Matrix {
     let mut values = vec![0.0; codes.n_rows() * codes.width()];
     codes.read_rows(0, &mut values).unwrap();
     Matrix::new(codes.n_rows(), codes.width(), values).unwrap()

@@ -7,11 +7,12 @@ use girih_datasets::{Dataset, Features, Labels, Split, TypeFeatures, TypedData, 
 use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, Matrix, NodeType, Schema, TypedGraph};
 use girih_random::Key;
 use girih_trainer::{
-    BatchConfig, BatchKind, Checkpoint, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, SelfWeight,
+    BatchConfig, BatchKind, Checkpoint, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, ScoreBy, SelfWeight,
     TrainConfig, checkpoint_path,
 };
 
-use crate::batches::assert_same_training;
+use crate::batches::{assert_same_training, assert_scored_alike};
+use crate::compressed::decoded;
 use crate::{config, train, train_into};
 
 /// Networks that read relations.
@@ -248,5 +249,50 @@ fn steps_on_learned_rows_of_all_nodes_are_those_of_the_whole_graph() {
         let mut full = plain(kind);
         full.optimizer = OptimizerConfig { kind: OptimizerKind::Adam, lr: 0.01, ..full.optimizer };
         assert_same_training(&papers(), &full, &neighbors(&full, vec![-1, -1], 1000), &format!("{kind:?}"));
+    }
+}
+
+#[test]
+fn scores_layer_by_layer_are_those_of_the_graph() {
+    for kind in TYPED {
+        for layers in [1, 2, 3] {
+            let mut config = neighbors(&plain(kind), vec![3; layers], 16);
+            config.model = ModelConfig { layers, ..config.model };
+            assert_scored_alike(&papers(), &config);
+            assert_scored_alike(&one_node_type(true), &config);
+            if kind != ModelKind::Rgcn {
+                assert_scored_alike(&one_node_type(false), &config);
+            }
+        }
+    }
+    let layers =
+        BatchConfig { score_by: Some(ScoreBy::Layers), ..neighbors(&plain(ModelKind::Rgcn), vec![], 16).batch };
+    let message = train(one_node_type(false), &TrainConfig { batch: layers, ..plain(ModelKind::Rgcn) }).unwrap_err();
+    assert!(message.to_string().contains("learns a row for each pair of a node and a relation"), "{message}");
+}
+
+/// Law of codes: training on codes of each type is training on the rows that they stand for.
+#[test]
+fn training_on_codes_of_types_is_training_on_decoded_rows() {
+    let encoded = papers().with_codec(Some("topk:2".parse().unwrap()), 3).unwrap();
+    let mut typed = (**encoded.typed.as_ref().unwrap()).clone();
+    let mut n_decoded = 0;
+    for features in &mut typed.features {
+        if let TypeFeatures::Given(Features::Compressed(codes)) = features {
+            *features = TypeFeatures::Given(Features::Dense(decoded(codes)));
+            n_decoded += 1;
+        }
+    }
+    assert_eq!(n_decoded, 2, "papers and authors have features");
+    let decoded = Dataset { typed: Some(typed.into()), ..encoded.clone() };
+    for kind in TYPED {
+        for config in [plain(kind), neighbors(&plain(kind), vec![3, 2], 16)] {
+            let losses = |dataset: &Dataset| {
+                let folder = tempfile::tempdir().unwrap();
+                train_into(folder.path(), dataset.clone(), &config, None);
+                Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap().params
+            };
+            assert_eq!(losses(&encoded), losses(&decoded), "{kind:?}, {:?}", config.batch.kind);
+        }
     }
 }

@@ -319,11 +319,11 @@ pub(super) static TABLE: [Row; 56] = [
         ],
     ),
     Row::new(
-        |c| c.score_by == Some(ScoreBy::Layers) && c.model.reads_relations(),
+        |c| c.is_dry_run && c.score_by == Some(ScoreBy::Layers) && c.model.reads_relations(),
         [
-            "--score-by layers with --model {model}",
-            "its scores are computed in one pass over the whole graph",
-            "leave --score-by out",
+            "a plan of --score-by layers with --model {model}",
+            "the memory of its chunks is not predicted yet",
+            "leave --plan out, or give --score-by graph",
         ],
     ),
     Row::new(

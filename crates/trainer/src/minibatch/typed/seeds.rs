@@ -2,7 +2,9 @@
 
 use girih_datasets::TypedData;
 use girih_graph_format::{Csr, EdgeType, FormatError, NodeId, TypedGraph};
-use girih_sampling::{DrawKey, EpochPlan, LoaderOptions, RelationRows, TypedBatch, TypedOptions, TypedSampler};
+use girih_sampling::{
+    DrawKey, EpochPlan, LoaderOptions, RelationRows, TypedBatch, TypedBlock, TypedOptions, TypedSampler,
+};
 
 use crate::TrainError;
 use crate::config::{DEFAULT_BATCH_SIZE, TrainConfig};
@@ -20,7 +22,7 @@ pub(crate) struct TypedSeeds<'a> {
     /// Labelled training nodes by their global ids.
     seeds: Vec<NodeId>,
     options: LoaderOptions,
-    /// Types of each layer. Relations are averaged before products, since a block has fewer destinations than sources.
+    /// Types of each layer of a block.
     layers: Vec<LayerTypes>,
     form: RelationForm,
 }
@@ -40,7 +42,6 @@ impl<'a> TypedSeeds<'a> {
         let fan_out = config.batch.typed_fan_out(schema, spec.layers.len())?;
         let options = TypedOptions { replace: config.batch.replace, ..TypedOptions::default() };
         let batch_size = config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE);
-        let averaged_first = |types: &LayerTypes| LayerTypes { transformed: Vec::new(), ..types.clone() };
         Ok(Self {
             graph: &typed.graph,
             sampler: TypedSampler::new(fan_out, options),
@@ -70,19 +71,9 @@ impl<'a> TypedSeeds<'a> {
     pub(crate) fn batch(&self, seeds: &[NodeId], key: DrawKey, n_loss: usize) -> Result<HostBatch, TrainError> {
         let of_type: Vec<NodeId> = seeds.iter().map(|seed| seed - self.first).collect();
         let TypedBatch { nodes, blocks } = self.sampler.sample(self.graph, &[(self.target, &of_type)], key)?;
-        let ends = self.graph.schema().edge_types();
-        let mut layers = Vec::with_capacity(blocks.len());
-        for (block, types) in blocks.iter().zip(&self.layers) {
-            let adjacency = |&number: &usize| matrix_of(&block.relations[number], block.n_sources[ends[number].source]);
-            let adjacencies: Vec<Csr> = types.relations.iter().map(adjacency).collect::<Result<_, FormatError>>()?;
-            let relations = types.relations.iter().zip(&adjacencies).map(|(&number, adjacency)| {
-                let EdgeType { source, destination, .. } = ends[number];
-                RelationEdges { source, destination, adjacency }
-            });
-            let relations = relations.collect();
-            let edges = LayerEdges { n_sources: &block.n_sources, n_destinations: &block.n_destinations, relations };
-            layers.push(HostLayer::new(&edges, types, self.form)?);
-        }
+        let blocks = blocks.iter().zip(&self.layers);
+        let layers = blocks.map(|(block, types)| host_layer(self.graph, block, types, self.form));
+        let layers = layers.collect::<Result<_, TrainError>>()?;
         Ok(HostBatch {
             graphs: HostGraphs::Relations { layers, nodes: self.of_first_layer(nodes) },
             inputs: Vec::new(),
@@ -97,6 +88,33 @@ impl<'a> TypedSeeds<'a> {
     fn of_first_layer(&self, mut nodes: Vec<Vec<NodeId>>) -> Vec<Vec<NodeId>> {
         self.layers[0].sources.iter().map(|&of| std::mem::take(&mut nodes[of])).collect()
     }
+}
+
+/// Types of a layer of a block: relations are averaged before products, since a block has fewer destinations than sources.
+pub(super) fn averaged_first(types: &LayerTypes) -> LayerTypes {
+    LayerTypes { transformed: Vec::new(), ..types.clone() }
+}
+
+/// Relations of a block in the form that a layer reads.
+///
+/// # Errors
+/// When the block has more rows than a matrix may have.
+pub(super) fn host_layer(
+    graph: &TypedGraph,
+    block: &TypedBlock,
+    types: &LayerTypes,
+    form: RelationForm,
+) -> Result<HostLayer, TrainError> {
+    let ends = graph.schema().edge_types();
+    let adjacency = |&number: &usize| matrix_of(&block.relations[number], block.n_sources[ends[number].source]);
+    let adjacencies: Vec<Csr> = types.relations.iter().map(adjacency).collect::<Result<_, FormatError>>()?;
+    let relations = types.relations.iter().zip(&adjacencies).map(|(&number, adjacency)| {
+        let EdgeType { source, destination, .. } = ends[number];
+        RelationEdges { source, destination, adjacency }
+    });
+    let relations = relations.collect();
+    let edges = LayerEdges { n_sources: &block.n_sources, n_destinations: &block.n_destinations, relations };
+    Ok(HostLayer::new(&edges, types, form)?)
 }
 
 /// Neighbors of each destination in a relation, `destinations × n_columns`, with ascending columns.

@@ -6,21 +6,24 @@ use girih_comm::Collective;
 use girih_compute::Backend;
 use girih_datasets::{Dataset, Features, Labels, Split, TypeFeatures, TypedData};
 use girih_features::{FeatureStore, MiniBatchBackend};
-use girih_graph_format::{Csr, NodeId};
+use girih_graph_format::{Csr, Matrix, NodeId};
 
 use super::TypedSeeds;
+use super::layerwise::{TypedLayerwise, TypedLayerwiseClassifier};
 use crate::TrainError;
 use crate::data::{NodeFeatures, Trainable};
-use crate::engine::{ModelSource, RunState};
+use crate::engine::{ModelSource, RunState, Scorer};
 use crate::layers::{Inputs, RelationSpec, TypeRows};
 use crate::minibatch::batch::{FeatureSource, WholeGraph};
 use crate::minibatch::batches::seed_of_run;
 use crate::minibatch::data::code_rows;
+use crate::minibatch::inference::{SplitNodes, scores_by_layers};
 use crate::minibatch::{Batches, MiniBatch};
 use crate::tape::Targets;
 use crate::tasks::nodes::{Classifier, Task};
 
-/// Typed graph and targets of a node classifier on mini-batches. Scores are those of the whole graph.
+/// Typed graph and targets of a node classifier on mini-batches. Scores are those of the whole graph, in one pass or layer
+/// by layer.
 pub(crate) struct TypedSession<'m, B: Backend> {
     /// Whole graph and features on the device, for scores and for rows of batches.
     inputs: Inputs<B>,
@@ -31,7 +34,7 @@ pub(crate) struct TypedSession<'m, B: Backend> {
     /// Readers by which the device decodes rows itself: of all nodes, or of each node type that the first layer reads.
     readers: Vec<Option<Box<dyn FeatureStore<B>>>>,
     spec: RelationSpec,
-    targets: Targets<B>,
+    scoring: Scoring<B>,
     labels: Labels,
     splits: Vec<Split>,
     source: ModelSource<'m, B>,
@@ -66,10 +69,19 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
             _ => Ok(None),
         };
         let readers = given.iter().map(reader).collect::<Result<_, TrainError>>()?;
-        let targets = Targets::upload(backend, &labels)?;
-        let graphs = (dataset.graph, Some(&*typed));
-        let inputs = Inputs::of_data(backend, graphs, features, &input_spec, config.precision)?;
-        Ok(Self { inputs, typed, sparse, readers, spec, targets, labels, splits: dataset.splits, source })
+        let (model, _) = source.build(backend, 0, None)?;
+        let splits = dataset.splits;
+        let (precision, graph) = (config.precision, dataset.graph);
+        let (inputs, scoring) = if scores_by_layers(config, &*model)? {
+            let inputs = Inputs::of_features(backend, graph, features, &input_spec, precision)?;
+            let inputs = inputs.with_type_features(backend, &typed, &input_spec, precision)?;
+            let nodes = |split| SplitNodes::new(backend, &labels, split);
+            (inputs, Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?))
+        } else {
+            let inputs = Inputs::of_data(backend, (graph, Some(&*typed)), features, &input_spec, precision)?;
+            (inputs, Scoring::Graph(Targets::upload(backend, &labels)?))
+        };
+        Ok(Self { inputs, typed, sparse, readers, spec, scoring, labels, splits, source })
     }
 
     /// Run at its start; with several ranks, on one rank of `world`.
@@ -79,16 +91,67 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         run: u64,
         world: Option<&'a dyn Collective<B>>,
     ) -> Result<MiniBatch<'a, B>, TrainError> {
-        let (config, split) = (self.source.config, &self.splits[run as usize % self.splits.len()]);
+        let at = run as usize % self.splits.len();
+        let (config, split, inputs) = (self.source.config, &self.splits[at], &self.inputs);
         let (model, params) = self.source.build(backend, run, None)?;
-        let task = Task::new(backend, &self.labels, &self.targets, split)?;
-        let scorer = Box::new(Classifier { inputs: &self.inputs, task, model });
+        let scorer: Box<dyn Scorer<'a, B> + 'a> = match &self.scoring {
+            Scoring::Graph(targets) => {
+                let task = Task::new(backend, &self.labels, targets, split)?;
+                Box::new(Classifier { inputs, task, model })
+            }
+            Scoring::Layers(splits) => {
+                let SplitNodes { nodes, labels, targets, split } = &splits[at];
+                let layers = self.layerwise(nodes.clone());
+                let task = Task::new(backend, labels, targets, split)?;
+                Box::new(TypedLayerwiseClassifier { layers, classifier: Classifier { inputs, task, model } })
+            }
+        };
         let seeds: Vec<NodeId> = split.train.iter().copied().filter(|&v| self.labels.is_labelled(v)).collect();
         let seeds = TypedSeeds::new(&self.typed, &self.spec, seeds, (config, seed_of_run(config, run)))?;
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let batches = Batches::of_typed(seeds, rank);
         let state = RunState::new(backend, config, &config.optimizer, params, run)?;
         Ok(MiniBatch::new(state, batches, self.whole(), scorer, world))
+    }
+
+    fn layerwise(&self, nodes: Vec<NodeId>) -> TypedLayerwise<'_, B> {
+        TypedLayerwise::new(&self.typed, &self.spec, self.whole(), nodes)
+    }
+
+    /// Layer-wise inference for all nodes of the target, and the first of them.
+    fn of_target(&self) -> (TypedLayerwise<'_, B>, usize) {
+        let (schema, target) = (self.typed.graph.schema(), self.typed.target);
+        let first = schema.first(target);
+        let nodes = first as NodeId..(first + schema.node_types()[target].n_nodes) as NodeId;
+        (self.layerwise(nodes.collect()), first)
+    }
+
+    /// Logits of all nodes with the parameters of a run, computed layer by layer; zeros for other types than the target.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
+        let (layers, first) = self.of_target();
+        let logits = run.rows_by(|model, state| layers.logits(model, state).map(Some))?;
+        Ok(self.placed(&logits.expect("a model has logits"), first))
+    }
+
+    /// As [`logits`](Self::logits), but rows of the last hidden layer; `None` without hidden layers.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn hidden(&self, run: &mut MiniBatch<'_, B>) -> Result<Option<Matrix>, TrainError> {
+        let (layers, first) = self.of_target();
+        let hidden = run.rows_by(|model, state| layers.hidden(model, state))?;
+        Ok(hidden.map(|hidden| self.placed(&hidden, first)))
+    }
+
+    /// Rows of all nodes, with some consecutive ones given.
+    fn placed(&self, rows: &Matrix, first: usize) -> Matrix {
+        let (n_nodes, cols) = (self.typed.graph.n_nodes(), rows.n_cols());
+        let mut values = vec![0.0; n_nodes * cols];
+        values[first * cols..][..rows.data().len()].copy_from_slice(rows.data());
+        Matrix::new(n_nodes, cols, values).expect("a row for each node")
     }
 
     /// Features and labels from which batches take their rows.
@@ -105,6 +168,14 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let types = types.collect();
         WholeGraph { features: one, types, labels: Some(&self.labels) }
     }
+}
+
+/// Targets of scores.
+enum Scoring<B: Backend> {
+    /// Targets of all nodes.
+    Graph(Targets<B>),
+    /// Nodes of each split, whose logits are computed layer by layer.
+    Layers(Vec<SplitNodes<B>>),
 }
 
 /// Refuses a model whose first layer learns a row for each pair of a node and a relation.
