@@ -23,7 +23,7 @@ pub(crate) fn with_option(
         }
         Some(ReverseEdges::Merge) => {
             refuse_given(&graph, ReverseEdges::Merge)?;
-            let graph = merged(graph, notes)?;
+            let graph = merged(&graph, notes)?;
             added(&graph, |number| !is_inside(graph.schema(), number), notes)
         }
         None => {
@@ -45,7 +45,7 @@ fn is_inside(schema: &Schema, number: usize) -> bool {
 }
 
 /// Graph whose relations inside one type have each edge in both directions.
-fn merged(graph: TypedGraph, notes: &mut Notes) -> Result<TypedGraph, DatasetError> {
+fn merged(graph: &TypedGraph, notes: &mut Notes) -> Result<TypedGraph, DatasetError> {
     let schema = graph.schema().clone();
     let merge = |(number, relation): (usize, &Csr)| {
         if is_inside(&schema, number) { relation.symmetrized() } else { relation.clone() }
@@ -56,8 +56,9 @@ fn merged(graph: TypedGraph, notes: &mut Notes) -> Result<TypedGraph, DatasetErr
     let (n_types, n_edges) = (added.len(), added.iter().sum::<usize>());
     if n_types > 0 {
         let noun = if n_types == 1 { "relation inside a type has" } else { "relations inside a type have" };
+        let edges = if n_edges == 1 { "edge" } else { "edges" };
         let text =
-            format!("{n_types} {noun} each edge in both directions, with {n_edges} edges more (--reverse merge)");
+            format!("{n_types} {noun} each edge in both directions, with {n_edges} {edges} more (--reverse merge)");
         notes.make_up("merged_relations", text, &[("relations", n_types as u64), ("edges", n_edges as u64)]);
     }
     Ok(TypedGraph::new(schema, relations)?)

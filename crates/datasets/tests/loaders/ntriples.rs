@@ -85,6 +85,11 @@ fn reverses_are_added_and_literals_dropped_as_asked() {
         with.notes.made_up[0].text,
         "2 reverse relations are added, with 2 edges (--reverse no leaves them out)"
     );
+    let merge = LoadOptions { reverse: Some(ReverseEdges::Merge), ..LoadOptions::default() };
+    let merged = loaded(text, &merge);
+    let typed = &merged.typed.as_ref().unwrap().graph;
+    assert_eq!((typed.relations().len(), typed.n_edges()), (2, 4), "all relations are inside one type");
+    assert!(typed.relations().iter().all(girih_graph_format::Csr::is_symmetric));
     let without = loaded(text, &LoadOptions { literals: Some(Literals::Drop), ..forward() });
     assert_eq!(nodes(&without), ["a:1", "a:2", "a:3"]);
     assert_eq!((without.n_edges(), without.typed.as_ref().unwrap().graph.relations().len()), (1, 1));

@@ -137,6 +137,24 @@ fn a_reverse_that_is_there_is_paired_and_not_added_again() {
 }
 
 #[test]
+fn merged_citations_go_both_ways_and_other_relations_get_reverses() {
+    let merge = LoadOptions { reverse: Some(ReverseEdges::Merge), ..LoadOptions::default() };
+    let cites: Array<'_> = ("paper__cites__paper.edge_index", &[2, 3], &[1, 0, 2, 0, 1, 0]);
+    let data = loaded(&[cites], &merge);
+    let names: Vec<String> = edge_names(&data).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["author.writes.paper", "paper.rev_writes.author", "paper.cites.paper"]);
+    let relation = &data.typed.as_ref().unwrap().graph.relations()[2];
+    let rows: Vec<&[u32]> = (0..3).map(|v| relation.row(v)).collect();
+    assert_eq!(rows, [&[1, 2][..], &[0], &[0]], "pairs that are there already are stored once");
+    assert_eq!(
+        data.notes.made_up[0].text,
+        "1 relation inside a type has each edge in both directions, with 1 edge more (--reverse merge)"
+    );
+    let reverse: Array<'_> = ("paper__written_by__author.edge_index", &[3, 2], &[0, 0, 0, 1, 2, 1]);
+    assert!(refused(&[reverse], &merge).contains("--reverse merge would add them again"));
+}
+
+#[test]
 fn what_is_not_used_is_named() {
     let more: [Array<'_>; 6] = [
         ("author__writes__paper.edge_attr", &[3, 2], &[0; 6]),
