@@ -49,7 +49,8 @@ fn models_learn_from_codes_on_a_device_what_they_learn_on_the_cpu() {
 
 const OF_RELATIONS: [ModelKind; 4] = [ModelKind::Rgcn, ModelKind::Hsage, ModelKind::Rgat, ModelKind::Hgt];
 
-/// Networks of relations, on one type of nodes and on three with dense, sparse and learned rows.
+/// Networks of relations, on one type of nodes and on three with dense, sparse and learned rows, also in mini-batches and on
+/// codes.
 #[test]
 fn networks_of_relations_learn_on_a_device_what_they_learn_on_the_cpu() {
     let Some(cuda) = cuda() else { return };
@@ -61,6 +62,16 @@ fn networks_of_relations_learn_on_a_device_what_they_learn_on_the_cpu() {
             let config = TrainConfig { model, epochs: EPOCHS, eval_every: EPOCHS, ..base };
             check_losses(&cuda, SMALL, &config);
             check_losses_on(&cuda, &typed(), &config);
+            for codec in [None, Some("topk:4".parse().expect("a codec"))] {
+                let batch = BatchConfig {
+                    kind: BatchKind::Neighbor,
+                    score_by: Some(ScoreBy::Layers),
+                    ..BatchConfig::default()
+                };
+                let sampled =
+                    TrainConfig { batch, batch_size: Some(40), codec, epochs: 5, eval_every: 5, ..config.clone() };
+                check_losses_on(&cuda, &typed(), &sampled);
+            }
         }
     }
 }

@@ -249,8 +249,10 @@ impl Law for Spmm {
     fn run<B: Backend>(backend: &B, case: &SpmmCase) -> Results {
         let mut draws = Draws::new(case.seed);
         let (csr, scales, symmetric) = case.operand(&mut draws);
-        let a = backend.upload_sparse(&SparseOperand { csr: &csr, scales, symmetric, names: None }).expect("upload");
+        let operand = SparseOperand { csr: &csr, scales, symmetric, names: None };
+        let a = backend.upload_sparse(&operand).expect("upload");
         assert_eq!((backend.sparse_shape(&a), backend.nnz(&a)), (case.shape, csr.nnz()));
+        let block = backend.upload_block(&operand).expect("upload");
         let read = read(case.shape, case.transpose);
         let x = draws.matrix(backend, Shape::new(read.cols, case.width), case.dtypes[0]);
         let weights = draws.matrix(backend, Shape::new(csr.nnz(), 1), case.dtypes[1]);
@@ -258,7 +260,9 @@ impl Law for Spmm {
         let mut out = draws.matrix(backend, Shape::new(read.rows, case.width), case.dtypes[3]);
         let weights = case.weighted.then_some(&weights);
         backend.spmm((&a, case.transpose), weights, &x, case.epilogue.with(&bias), &mut out).expect("spmm");
-        vec![Output::of(backend, &out)]
+        let mut by_block = draws.matrix(backend, Shape::new(read.rows, case.width), case.dtypes[3]);
+        backend.spmm((&block, case.transpose), weights, &x, case.epilogue.with(&bias), &mut by_block).expect("spmm");
+        vec![Output::of(backend, &out), Output::of(backend, &by_block)]
     }
 }
 
