@@ -5,7 +5,7 @@ use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, NodeId, NodeType, Notes
 use crate::{DatasetError, LoadOptions, NameList, ReverseEdges, reverses};
 
 /// Name of the only type of nodes.
-const NODE_TYPE: &str = "entity";
+pub(crate) const NODE_TYPE: &str = "entity";
 
 /// Edges of one relation.
 #[derive(Default)]
@@ -41,6 +41,18 @@ pub(crate) fn entity_graph(
     let schema = Schema::new(vec![node_type], names.iter().map(edge_type).collect())?;
     let typed = TypedGraph::new(schema, relations)?;
     Duplicates::Merge.note(n_stated - typed.n_edges(), false, notes);
+    with_reverses(typed, options, notes)
+}
+
+/// Graph of statements with reverse relations, unless the options leave them out.
+///
+/// # Errors
+/// When a relation has the name of a reverse that is to be added.
+pub(crate) fn with_reverses(
+    typed: TypedGraph,
+    options: &LoadOptions,
+    notes: &mut Notes,
+) -> Result<TypedGraph, DatasetError> {
     match options.reverse {
         // A predicate with the edges of another one in the other direction gets a reverse as all others do.
         None | Some(ReverseEdges::Add) => reverses::added(&typed, |_| true, notes),
@@ -55,16 +67,24 @@ pub(crate) fn adds_reverse(options: &LoadOptions) -> bool {
 
 /// Adjacency of each relation.
 fn relations(edges: Vec<Edges>, n_nodes: usize, options: &LoadOptions) -> Result<Vec<Csr>, DatasetError> {
-    let mut relations = Vec::with_capacity(edges.len());
-    for Edges { sources, destinations } in edges {
-        let n_stated = sources.len();
-        let relation = Coo::new(n_nodes, n_nodes, destinations, sources, None)?.to_csr(Duplicates::Merge)?;
-        let n_repeated = n_stated - relation.nnz();
-        if n_repeated > 0 && options.duplicates == Some(Duplicates::Refuse) {
-            let what = format!("triples are stated again, {n_repeated} of one predicate");
-            return Err(DatasetError::invalid(format!("{what}; --duplicates merge stores each once")));
-        }
-        relations.push(relation);
+    edges.into_iter().map(|edges| relation(edges, (n_nodes, n_nodes), options)).collect()
+}
+
+/// Adjacency of one relation, `destinations × sources`.
+///
+/// # Errors
+/// When an edge is stated again and the options refuse that.
+pub(crate) fn relation(
+    Edges { sources, destinations }: Edges,
+    (n_rows, n_cols): (usize, usize),
+    options: &LoadOptions,
+) -> Result<Csr, DatasetError> {
+    let n_stated = sources.len();
+    let relation = Coo::new(n_rows, n_cols, destinations, sources, None)?.to_csr(Duplicates::Merge)?;
+    let n_repeated = n_stated - relation.nnz();
+    if n_repeated > 0 && options.duplicates == Some(Duplicates::Refuse) {
+        let what = format!("triples are stated again, {n_repeated} of one predicate");
+        return Err(DatasetError::invalid(format!("{what}; --duplicates merge stores each once")));
     }
-    Ok(relations)
+    Ok(relation)
 }

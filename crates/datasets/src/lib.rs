@@ -6,7 +6,7 @@
 //! - [`EdgeSplit`]: the data's own split of edges; [`Benchmark`]: data sets of OGB and their metrics.
 //! - [`FeaturesFrom`]: features made from the graph, for data that has none.
 //! - [`Interactions`]: users and items, for recommenders; [`Triples`]: statements of a knowledge graph.
-//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`ReverseEdges`],
+//! - [`Spec`] and [`LoadOptions`]: choice of the data, and options of loading; [`Literals`], [`NodeTypesFrom`], [`ReverseEdges`],
 //!   [`LabelColumns`] and [`TypeNames`] are those of typed data.
 //! - [`OutputFormat`]: formats of written data sets, with [`Dataset::save_as`].
 //! - [`generate`]: planted communities, with types or without, and R-MAT, with the papers' sizes as presets.
@@ -94,7 +94,7 @@ pub use id_pairs::TypeNames;
 pub use interactions::Interactions;
 pub use load::load;
 pub use new_nodes::{NewNodes, NewRows};
-pub use ntriples::{LabelColumns, Literals, ReverseEdges};
+pub use ntriples::{LabelColumns, Literals, NodeTypesFrom, ReverseEdges};
 pub use ogb::{Benchmark, BenchmarkMetric};
 pub use options::LoadOptions;
 pub use outline::Outline;

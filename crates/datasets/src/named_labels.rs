@@ -73,9 +73,43 @@ pub(crate) fn attach(dataset: &mut Dataset, files: &LabelFiles, options: &LoadOp
         let drawn = LoadOptions { labels: None, ..options.clone() };
         dataset.splits = drawn_by(SplitRule::UNSPLIT, &labels, &drawn, &mut dataset.notes);
     }
+    set_target(dataset, &given, &tables)?;
     dataset.labels = Some(labels);
     dataset.names = Some(Arc::new(Names { classes, ..names }));
     dataset.validate()
+}
+
+/// Makes the type of the labelled nodes the target.
+///
+/// # Errors
+/// When they are of several types, naming a node of each of two.
+fn set_target(
+    dataset: &mut Dataset,
+    given: &BTreeMap<NodeId, Given<'_>>,
+    tables: &[(Option<usize>, TextTable)],
+) -> Result<(), DatasetError> {
+    let Some(typed) = dataset.typed.as_mut() else { return Ok(()) };
+    let schema = typed.graph.schema();
+    let firsts: Vec<usize> = (0..schema.node_types().len()).map(|of| schema.first(of)).collect();
+    let type_of = |node: NodeId| firsts.partition_point(|&first| first <= node as usize) - 1;
+    let Some((&first, _)) = given.first_key_value() else { return Ok(()) };
+    let target = type_of(first);
+    if let Some((&other, of_other)) = given.iter().find(|&(&node, _)| type_of(node) != target) {
+        let name = |node: NodeId| &schema.node_types()[type_of(node)].name;
+        let (table, row) = (&tables[of_other.first.table].1, of_other.first.row);
+        return Err(DatasetError::invalid(format!(
+            "labelled nodes are of the types {} and {} (the node of row {}, for one); only nodes of one type are classified: \
+             leave --node-types out, or label one type",
+            name(first),
+            name(other),
+            row + 1
+        ))
+        .at(table.path()));
+    }
+    if typed.target != target {
+        Arc::make_mut(typed).target = target;
+    }
+    Ok(())
 }
 
 /// Refuses options that tables of names give no meaning.

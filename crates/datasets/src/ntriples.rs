@@ -2,6 +2,8 @@
 
 mod escapes;
 mod line;
+mod literal_features;
+mod node_types;
 mod options;
 
 use std::path::{Path, PathBuf};
@@ -13,14 +15,16 @@ use girih_machine::memory::Free;
 use girih_machine::readable_bytes;
 
 use self::line::Triple;
-pub use self::options::{LabelColumns, Literals, ReverseEdges};
+use self::literal_features::LiteralFeatures;
+use self::node_types::{NodeTypes, RDF_TYPE};
+pub use self::options::{LabelColumns, Literals, NodeTypesFrom, ReverseEdges};
 use crate::entity_graph::{Edges, adds_reverse, entity_graph};
 use crate::file_kind::{FileKind, stem};
 use crate::inventory::Inventory;
 use crate::name_table::NameTable;
 use crate::named_labels::{self, LabelFiles};
-use crate::typed_parts::check_edge_options;
-use crate::{Dataset, DatasetError, LoadOptions, Names, TypedData};
+use crate::typed_parts::{TypedParts, check_edge_options};
+use crate::{Dataset, DatasetError, Features, LoadOptions, NameList, Names, TypedData};
 
 /// Tables of folders in the form in which the authors of R-GCN published theirs: training, test, both.
 const TABLES: [&str; 3] = ["trainingSet.tsv", "testSet.tsv", "completeDataset.tsv"];
@@ -79,12 +83,15 @@ struct Triples {
     edges: Vec<Edges>,
     n_edges: usize,
     n_dropped: usize,
+    /// Triples that are features of their subjects.
+    of_literals: LiteralFeatures,
 }
 
 impl Triples {
     fn read(path: &Path, literals: Literals) -> Result<Self, DatasetError> {
         let (nodes, predicates) = (NameTable::default(), NameTable::default());
-        let mut triples = Self { literals, nodes, predicates, edges: Vec::new(), n_edges: 0, n_dropped: 0 };
+        let (edges, of_literals) = (Vec::new(), LiteralFeatures::default());
+        let mut triples = Self { literals, nodes, predicates, edges, n_edges: 0, n_dropped: 0, of_literals };
         let (mut blocks, mut n_lines) = (LineBlocks::open(path, "N-Triples")?, 0);
         while let Some(block) = blocks.next_block()? {
             let (text, is_whole) = valid_lines(block);
@@ -120,9 +127,16 @@ impl Triples {
 
     fn add(&mut self, triple: &Triple<'_>) -> Result<(), String> {
         let subject = self.nodes.number_of(&triple.subject);
-        if self.literals == Literals::Drop && triple.has_literal() {
-            self.n_dropped += 1;
-            return Ok(());
+        match self.literals {
+            Literals::Drop if triple.has_literal() => {
+                self.n_dropped += 1;
+                return Ok(());
+            }
+            Literals::Features if triple.has_literal() => {
+                self.of_literals.add(subject, &triple.predicate, &triple.object);
+                return Ok(());
+            }
+            _ => {}
         }
         let object = self.nodes.number_of(&triple.object);
         if self.nodes.len() > MAX_NODES {
@@ -139,7 +153,7 @@ impl Triples {
 
     /// Refuses to go on when names and triples may not have the memory to double.
     fn check_growth(&self, free: Option<Free>) -> Result<(), DatasetError> {
-        let held = self.nodes.n_bytes() + (self.n_edges * size_of::<[NodeId; 2]>()) as u64;
+        let held = self.nodes.n_bytes() + self.of_literals.n_bytes() + (self.n_edges * size_of::<[NodeId; 2]>()) as u64;
         self.check_memory("so far", held, free.filter(|_| held > UNCHECKED))
     }
 
@@ -161,11 +175,49 @@ impl Triples {
         let offsets = n_types * (self.nodes.len() as u64 + 1) * size_of::<u64>() as u64;
         self.check_memory("as rows", offsets + self.n_edges as u64 * TRIPLE_BYTES, Free::now())?;
 
+        if options.node_types == Some(NodeTypesFrom::RdfType) {
+            return self.with_node_types(name, options);
+        }
         let (n_nodes, mut notes) = (self.nodes.len(), Notes::default());
         note_dropped(self.n_dropped, &mut notes);
+        let features = match self.literals {
+            Literals::Features => Some(Features::Sparse(self.of_literals.into_matrix(n_nodes, &mut notes)?)),
+            Literals::Nodes | Literals::Drop => None,
+        };
         let typed = entity_graph(&self.predicates.into_names(), self.edges, n_nodes, options, &mut notes)?;
         let names = Names { nodes: self.nodes.into_names(), classes: Vec::new() };
-        Ok(Dataset { names: Some(Arc::new(names)), notes, ..Dataset::of_typed(name, TypedData::of_graph(typed))? })
+        let dataset = Dataset::of_typed(name, TypedData::of_graph(typed))?;
+        Ok(Dataset { names: Some(Arc::new(names)), features, notes, ..dataset })
+    }
+
+    /// As [`into_dataset`](Self::into_dataset), with a type of nodes for each class that `rdf:type` states.
+    fn with_node_types(mut self, name: String, options: &LoadOptions) -> Result<Dataset, DatasetError> {
+        let mut notes = Notes::default();
+        note_dropped(self.n_dropped, &mut notes);
+        let (nodes, predicates) = (self.nodes.into_names(), self.predicates.into_names());
+        let Some(typing) = predicates.iter().position(|predicate| predicate == RDF_TYPE) else {
+            return Err(DatasetError::invalid(format!(
+                "no triple has the predicate <{RDF_TYPE}>, so that no node has a class; leave --node-types out"
+            )));
+        };
+        let types = NodeTypes::new(&nodes, &self.edges[typing], &mut notes);
+        let ids = types.ids();
+        let features = match self.literals {
+            Literals::Features => {
+                self.of_literals.renumber(&ids);
+                Some(self.of_literals.into_matrix(nodes.len(), &mut notes)?)
+            }
+            Literals::Nodes | Literals::Drop => None,
+        };
+        let features = types.features(features.as_ref());
+        let graph = types.graph(&predicates, self.edges, options, &mut notes)?;
+        let mut order = vec![0; ids.len()];
+        ids.iter().enumerate().for_each(|(node, &id)| order[id as usize] = node);
+        let mut names = NameList::default();
+        order.into_iter().for_each(|node| names.push(nodes.get(node)));
+        let names = Some(Names { nodes: names, classes: Vec::new() });
+        let parts = TypedParts { graph, features, target: 0, labels: None, splits: Vec::new(), names };
+        Ok(Dataset { notes, ..parts.into_dataset(name)? })
     }
 }
 

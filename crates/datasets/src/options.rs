@@ -6,7 +6,9 @@ use girih_compress::CodecSpec;
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, ReadTimes, Verify};
 
-use crate::{DatasetError, FeatureNorm, FeaturesFrom, LabelColumns, Literals, ReverseEdges, TypeNames, TypeRules};
+use crate::{
+    DatasetError, FeatureNorm, FeaturesFrom, LabelColumns, Literals, NodeTypesFrom, ReverseEdges, TypeNames, TypeRules,
+};
 
 /// Options of loading; every default is the convention of the format's published loader.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,6 +72,8 @@ pub struct LoadOptions {
     pub edge_features: Vec<String>,
     /// Treatment of literals in N-Triples; `None`: they are nodes.
     pub literals: Option<Literals>,
+    /// Rule for the node types of N-Triples; `None`: all are of one type.
+    pub node_types: Option<NodeTypesFrom>,
     /// Whether relations get reverse relations. `None`: relations of girih's own files stay as they are; others get one
     /// unless it is there.
     pub reverse: Option<ReverseEdges>,
@@ -111,6 +115,7 @@ impl Default for LoadOptions {
             times: ReadTimes::No,
             edge_features: Vec::new(),
             literals: None,
+            node_types: None,
             reverse: None,
             target: None,
             type_names: None,
@@ -154,6 +159,7 @@ impl LoadOptions {
         const TRIPLES: &str = "N-Triples";
         let given = [
             (self.literals.is_some(), "--literals", TRIPLES),
+            (self.node_types.is_some(), "--node-types", TRIPLES),
             (self.reverse.is_some(), "--reverse", TYPED),
             (self.target.is_some(), "--target", SEVERAL),
             (self.type_names.is_some(), "--type-names", PAIRS),

@@ -56,5 +56,5 @@ pub(crate) fn typed_flags(format: Format) -> Option<&'static [&'static str]> {
 }
 
 /// Flags of typed data for N-Triples.
-const RDF_FLAGS: [&str; 7] =
-    ["--literals", "--reverse", "--train", "--val", "--test", "--label-columns", "--val-share"];
+const RDF_FLAGS: [&str; 8] =
+    ["--literals", "--node-types", "--reverse", "--train", "--val", "--test", "--label-columns", "--val-share"];

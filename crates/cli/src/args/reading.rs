@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use girih_datasets::{LabelColumns, Literals, LoadOptions, ReverseEdges, TypeNames, TypeRules};
+use girih_datasets::{LabelColumns, Literals, LoadOptions, NodeTypesFrom, ReverseEdges, TypeNames, TypeRules};
 use girih_graph_format::Duplicates;
 use girih_graph_format::file::{Columns, ReadTimes, Verify};
 use serde::{Deserialize, Serialize};
@@ -53,10 +53,14 @@ pub struct ReadArgs {
     #[arg(long, value_name = "SHARE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub val_share: Option<f64>,
-    /// Literals of N-Triples: nodes, or drop to leave them out [default: nodes]
+    /// Literals of N-Triples: nodes, features of their subjects, or drop to leave them out [default: nodes]
     #[arg(long, value_name = "RULE", ignore_case = true)]
     #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
     pub literals: Option<Literals>,
+    /// Types of the nodes of N-Triples: single, or rdf-type for their classes [default: single]
+    #[arg(long, value_name = "RULE", ignore_case = true)]
+    #[serde(skip_serializing_if = "Option::is_none", with = "by_name")]
+    pub node_types: Option<NodeTypesFrom>,
     /// Reverse relations of typed data: add, merge or no
     ///
     /// With merge, a relation inside one type gets the other direction of each edge, and only others a reverse.
@@ -194,6 +198,7 @@ impl ReadArgs {
             label_columns,
             val_share,
             literals,
+            node_types,
             reverse,
             target,
             type_names,
@@ -216,6 +221,7 @@ impl ReadArgs {
             label_columns: label_columns.or(others.label_columns),
             val_share: val_share.or(others.val_share),
             literals: literals.or(others.literals),
+            node_types: node_types.or(others.node_types),
             reverse: reverse.or(others.reverse),
             target: target.or(others.target),
             type_names: type_names.or(others.type_names),
@@ -255,6 +261,7 @@ impl ReadArgs {
             label_columns: read.label_columns,
             val_share: read.val_share,
             literals: read.literals,
+            node_types: read.node_types,
             reverse: read.reverse,
             target: read.target,
             type_names: read.type_names,

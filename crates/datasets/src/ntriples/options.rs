@@ -1,4 +1,4 @@
-//! Options of typed data: [`Literals`], [`ReverseEdges`] and [`LabelColumns`].
+//! Options of typed data: [`Literals`], [`NodeTypesFrom`], [`ReverseEdges`] and [`LabelColumns`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +13,20 @@ pub enum Literals {
     Nodes,
     /// Such triples are left out; their subjects stay.
     Drop,
+    /// Literals are features of their subjects: a column for each predicate whose literals are all numbers, and one for each
+    /// literal of others.
+    Features,
+}
+
+/// Rule that gives the nodes of N-Triples their types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeTypesFrom {
+    /// All nodes are of one type.
+    #[default]
+    Single,
+    /// The class that `rdf:type` states of a node is its type; of several, the one with the most nodes. Nodes without one are
+    /// entities, and literals are of a type of their own.
+    RdfType,
 }
 
 /// Addition of the reverse of each relation.
@@ -41,6 +55,7 @@ impl fmt::Display for Literals {
         f.write_str(match self {
             Self::Nodes => "nodes",
             Self::Drop => "drop",
+            Self::Features => "features",
         })
     }
 }
@@ -50,9 +65,31 @@ impl FromStr for Literals {
 
     /// Parses the name of a treatment, in any case.
     fn from_str(name: &str) -> Result<Self, DatasetError> {
-        let found = [Self::Nodes, Self::Drop].into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
+        let all = [Self::Nodes, Self::Drop, Self::Features];
+        let found = all.into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
         found.ok_or_else(|| {
-            DatasetError::invalid(format!("{name:?} is no treatment of literals; expected nodes or drop"))
+            DatasetError::invalid(format!("{name:?} is no treatment of literals; expected nodes, drop or features"))
+        })
+    }
+}
+
+impl fmt::Display for NodeTypesFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Single => "single",
+            Self::RdfType => "rdf-type",
+        })
+    }
+}
+
+impl FromStr for NodeTypesFrom {
+    type Err = DatasetError;
+
+    /// Parses the name of a rule, in any case.
+    fn from_str(name: &str) -> Result<Self, DatasetError> {
+        let found = [Self::Single, Self::RdfType].into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
+        found.ok_or_else(|| {
+            DatasetError::invalid(format!("{name:?} is no rule for node types; expected single or rdf-type"))
         })
     }
 }

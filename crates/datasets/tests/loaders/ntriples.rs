@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::common::{load_default, real, refusal, write_text};
 use flate2::read::GzDecoder;
-use girih_datasets::{Dataset, Literals, LoadOptions, ReverseEdges, load};
+use girih_datasets::{Dataset, Features, Literals, LoadOptions, NodeTypesFrom, ReverseEdges, load};
 use girih_graph_format::Duplicates;
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -102,6 +102,76 @@ fn reverses_are_added_and_literals_dropped_as_asked() {
     assert!(refusal(&path, &sum).contains("--duplicates sum gives weights"));
     let both = LoadOptions { symmetrize: Some(true), ..LoadOptions::default() };
     assert!(refusal(&path, &both).contains("--reverse add"));
+}
+
+#[test]
+fn literals_are_features_of_their_subjects() {
+    let text = "<a:1> <p:mass> \"1.0\" .\n<a:2> <p:mass> \"3\"^^<t:x> .\n<a:1> <p:knows> <a:2> .\n<a:3> <p:knows> <a:1> .\n\
+        <a:2> <p:name> \"x\"@en .\n<a:1> <p:name> \"7\" .\n<a:2> <p:name> \"7\" .\n<a:2> <p:name> \"x\"@en .\n";
+    let data = loaded(text, &LoadOptions { literals: Some(Literals::Features), ..forward() });
+    assert_eq!((nodes(&data), data.n_edges()), (vec!["a:1", "a:2", "a:3"], 2));
+    let Some(Features::Sparse(features)) = &data.features else { panic!("sparse features") };
+    assert_eq!((features.n_rows(), features.n_cols()), (3, 3));
+    let rows: Vec<Vec<(u32, f32)>> = (0..3).map(|v| features.row_entries(v).collect()).collect();
+    assert_eq!(rows, [vec![(0, -1.0), (2, 1.0)], vec![(0, 1.0), (1, 1.0), (2, 1.0)], vec![]]);
+    assert_eq!(
+        data.notes.made_up[0].text,
+        "6 triples that end in literals are features of 3 columns (--literals nodes reads them as nodes)"
+    );
+    let (_home, path) = written("<a:1> <p:1> <a:2> .\n");
+    let message = refusal(&path, &LoadOptions { literals: Some(Literals::Features), ..LoadOptions::default() });
+    assert!(message.contains("no triple ends in a literal; leave --literals features out"), "{message}");
+}
+
+const RDF_TYPE: &str = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>";
+
+#[test]
+fn classes_of_rdf_are_node_types() {
+    let text = format!(
+        "<a:1> {RDF_TYPE} <c:Boss> .\n<a:1> {RDF_TYPE} <c:Person> .\n<a:2> {RDF_TYPE} <c:Person> .\n<a:3> {RDF_TYPE} <c:Paper> .\n\
+         <a:1> <p:writes> <a:3> .\n<a:1> <p:knows> <a:2> .\n<a:2> <p:knows> <a:3> .\n<a:3> <p:title> \"x\" .\n"
+    );
+    let typed_by = |literals, labels: Option<PathBuf>| {
+        let (_home, path) = written(&text);
+        let options = LoadOptions { node_types: Some(NodeTypesFrom::RdfType), literals, labels, ..forward() };
+        load(path.to_str().unwrap(), &options)
+    };
+    let data = typed_by(None, None).unwrap();
+    let typed = data.typed.as_ref().unwrap();
+    let schema = typed.graph.schema();
+    let types: Vec<(&str, usize)> = schema.node_types().iter().map(|of| (of.name.as_str(), of.n_nodes)).collect();
+    assert_eq!(types, [("c:Person", 2), ("entity", 3), ("c:Paper", 1), ("literal", 1)]);
+    assert_eq!(nodes(&data), ["a:1", "a:2", "c:Boss", "c:Person", "c:Paper", "a:3", "\"x\""]);
+    let edges: Vec<(String, usize)> = (0..schema.edge_types().len())
+        .map(|of| (schema.edge_name(of), typed.graph.relations()[of].nnz()))
+        .filter(|(name, _)| !name.contains("22-rdf-syntax-ns"))
+        .collect();
+    let expected = [
+        ("c:Person.p:writes.c:Paper", 1),
+        ("c:Person.p:knows.c:Person", 1),
+        ("c:Person.p:knows.c:Paper", 1),
+        ("c:Paper.p:title.literal", 1),
+    ];
+    assert_eq!(edges, expected.map(|(name, n)| (name.to_owned(), n)));
+    assert!(data.notes.made_up.iter().any(|made| made.kind == "other_classes"));
+    let featured = typed_by(Some(Literals::Features), None).unwrap();
+    let of_types: Vec<bool> =
+        featured.typed.as_ref().unwrap().features.iter().map(|features| features.given().is_some()).collect();
+    assert_eq!(of_types, [false, false, true]);
+    // Labels make their type the target.
+    let home = tempfile::tempdir().unwrap();
+    let table = |rows: &str| {
+        let path = home.path().join("labels.tsv");
+        std::fs::write(&path, format!("node\tlabel\n{rows}")).unwrap();
+        Some(path)
+    };
+    let labelled = typed_by(None, table("a:3\tgood\n")).unwrap();
+    assert_eq!(labelled.typed.as_ref().unwrap().target, 2);
+    let message = typed_by(None, table("a:1\tgood\na:3\tbad\n")).unwrap_err().to_string();
+    assert!(message.contains("labelled nodes are of the types c:Person and c:Paper (the node of row 2"), "{message}");
+    let (_home, path) = written("<a:1> <p:1> <a:2> .\n");
+    let options = LoadOptions { node_types: Some(NodeTypesFrom::RdfType), ..forward() };
+    assert!(refusal(&path, &options).contains("no node has a class; leave --node-types out"));
 }
 
 #[test]
