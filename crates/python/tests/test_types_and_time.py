@@ -301,6 +301,18 @@ def test_loaded_data_has_its_types():
     assert (batch.x["paper"] == store.gather(batch.n_id["paper"])).all()
 
 
+def test_reverses_of_edge_types_are_added_or_merged():
+    numbers = {
+        rule: len(girih.load("synth:ogbn-mag@0.0005", reverse=rule).typed_graph.edge_types)
+        for rule in (None, True, "add", "merge", "no", False)
+    }
+    assert numbers == {None: 8, True: 8, "add": 8, "merge": 7, "no": 4, False: 4}  # papers cite papers
+    with pytest.raises(ValueError, match="expected add, merge or no"):
+        girih.load("synth:ogbn-mag@0.0005", reverse="both")
+    with pytest.raises(TypeError):
+        girih.load("synth:ogbn-mag@0.0005", reverse=3)
+
+
 def test_types_train_from_arrays_as_from_files():
     data = girih.load("synth:ogbn-mag@0.0005,seed=2,classes=5")
     graph = data.typed_graph
