@@ -41,23 +41,7 @@ pub(crate) fn entity_graph(
     let schema = Schema::new(vec![node_type], names.iter().map(edge_type).collect())?;
     let typed = TypedGraph::new(schema, relations)?;
     Duplicates::Merge.note(n_stated - typed.n_edges(), false, notes);
-    with_reverses(typed, options, notes)
-}
-
-/// Graph of statements with reverse relations, unless the options leave them out.
-///
-/// # Errors
-/// When a relation has the name of a reverse that is to be added.
-pub(crate) fn with_reverses(
-    typed: TypedGraph,
-    options: &LoadOptions,
-    notes: &mut Notes,
-) -> Result<TypedGraph, DatasetError> {
-    match options.reverse {
-        // A predicate with the edges of another one in the other direction gets a reverse as all others do.
-        None | Some(ReverseEdges::Add) => reverses::added(&typed, |_| true, notes),
-        given => reverses::with_option(typed, given, notes),
-    }
+    reverses::of_all(typed, options.reverse, notes)
 }
 
 /// Whether edges get their other direction.

@@ -180,10 +180,7 @@ impl Triples {
         }
         let (n_nodes, mut notes) = (self.nodes.len(), Notes::default());
         note_dropped(self.n_dropped, &mut notes);
-        let features = match self.literals {
-            Literals::Features => Some(Features::Sparse(self.of_literals.into_matrix(n_nodes, &mut notes)?)),
-            Literals::Nodes | Literals::Drop => None,
-        };
+        let features = self.of_literals.into_matrix(self.literals, n_nodes, &mut notes)?.map(Features::Sparse);
         let typed = entity_graph(&self.predicates.into_names(), self.edges, n_nodes, options, &mut notes)?;
         let names = Names { nodes: self.nodes.into_names(), classes: Vec::new() };
         let dataset = Dataset::of_typed(name, TypedData::of_graph(typed))?;
@@ -202,13 +199,8 @@ impl Triples {
         };
         let types = NodeTypes::new(&nodes, &self.edges[typing], &mut notes);
         let ids = types.ids();
-        let features = match self.literals {
-            Literals::Features => {
-                self.of_literals.renumber(&ids);
-                Some(self.of_literals.into_matrix(nodes.len(), &mut notes)?)
-            }
-            Literals::Nodes | Literals::Drop => None,
-        };
+        self.of_literals.renumber(&ids);
+        let features = self.of_literals.into_matrix(self.literals, nodes.len(), &mut notes)?;
         let features = types.features(features.as_ref());
         let graph = types.graph(&predicates, self.edges, options, &mut notes)?;
         let mut order = vec![0; ids.len()];

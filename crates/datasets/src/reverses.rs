@@ -38,6 +38,22 @@ pub(crate) fn with_option(
     }
 }
 
+/// As [`with_option`], but each relation gets a reverse unless the option says otherwise: relations that have the edges of
+/// another one in the other direction are no reverses.
+///
+/// # Errors
+/// As [`with_option`].
+pub(crate) fn of_all(
+    graph: TypedGraph,
+    option: Option<ReverseEdges>,
+    notes: &mut Notes,
+) -> Result<TypedGraph, DatasetError> {
+    match option {
+        None | Some(ReverseEdges::Add) => added(&graph, |_| true, notes),
+        given => with_option(graph, given, notes),
+    }
+}
+
 /// Whether a relation joins nodes of one type.
 fn is_inside(schema: &Schema, number: usize) -> bool {
     let of = &schema.edge_types()[number];
@@ -120,11 +136,7 @@ fn paired(graph: TypedGraph, notes: &mut Notes) -> Result<TypedGraph, DatasetErr
 }
 
 /// Graph with the reverse of each relation that needs one and has none.
-pub(crate) fn added(
-    graph: &TypedGraph,
-    needs: impl Fn(usize) -> bool,
-    notes: &mut Notes,
-) -> Result<TypedGraph, DatasetError> {
+fn added(graph: &TypedGraph, needs: impl Fn(usize) -> bool, notes: &mut Notes) -> Result<TypedGraph, DatasetError> {
     let with = graph.with_reverses_of(needs)?;
     let count = |graph: &TypedGraph| (graph.relations().len(), graph.n_edges());
     let ((n_before, edges_before), (n_after, edges_after)) = (count(graph), count(&with));

@@ -107,10 +107,7 @@ impl Typed {
         let populations: Vec<Population> = self.node_types.par_iter().enumerate().map(plant).collect();
         let graph = self.graph(&populations)?;
         let mut notes = Notes::default();
-        let graph = match self.reverse {
-            ReverseEdges::Add => reverses::added(&graph, |_| true, &mut notes)?,
-            other => reverses::with_option(graph, Some(other), &mut notes)?,
-        };
+        let graph = reverses::of_all(graph, Some(self.reverse), &mut notes)?;
         info!(seconds = start.elapsed().as_secs_f64(), edges = graph.n_edges(), "generated the topology");
 
         let start = Instant::now();

@@ -7,6 +7,7 @@
 
 use girih_graph_format::{Coo, Csr, Duplicates, NodeId, Notes};
 
+use super::Literals;
 use crate::DatasetError;
 use crate::name_table::NameTable;
 
@@ -40,12 +41,20 @@ impl LiteralFeatures {
         self.predicates.n_bytes() + self.literals.n_bytes() + (n_triples * size_of::<(NodeId, NodeId)>()) as u64
     }
 
-    /// Features of `n_nodes` nodes, `nodes × columns`: the columns of one predicate after those of another, both in the
+    /// Features of `n_nodes` nodes, `nodes × columns`, unless literals are treated otherwise: the columns of one predicate after those of another, both in the
     /// order of their first appearance.
     ///
     /// # Errors
     /// When no triple ends in a literal, or there are more columns than a matrix may have.
-    pub(super) fn into_matrix(self, n_nodes: usize, notes: &mut Notes) -> Result<Csr, DatasetError> {
+    pub(super) fn into_matrix(
+        self,
+        literals: Literals,
+        n_nodes: usize,
+        notes: &mut Notes,
+    ) -> Result<Option<Csr>, DatasetError> {
+        if literals != Literals::Features {
+            return Ok(None);
+        }
         let n_triples: usize = self.triples.iter().map(Vec::len).sum();
         if n_triples == 0 {
             return Err(DatasetError::invalid("no triple ends in a literal; leave --literals features out"));
@@ -70,7 +79,8 @@ impl LiteralFeatures {
         let noun = if n_triples == 1 { "triple that ends in a literal is" } else { "triples that end in literals are" };
         let text = format!("{n_triples} {noun} features of {n_columns} columns (--literals nodes reads them as nodes)");
         notes.make_up("literal_features", text, &[("triples", n_triples as u64), ("columns", u64::from(n_columns))]);
-        Ok(Coo::new(n_nodes, n_columns as usize, rows, columns, Some(values))?.to_csr(Duplicates::Refuse)?)
+        let matrix = Coo::new(n_nodes, n_columns as usize, rows, columns, Some(values))?;
+        Ok(Some(matrix.to_csr(Duplicates::Refuse)?))
     }
 }
 

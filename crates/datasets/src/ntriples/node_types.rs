@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use girih_graph_format::{Csr, Duplicates, EdgeType, NodeId, NodeType, Notes, Schema, TypedGraph};
 use hashbrown::HashMap;
 
-use crate::entity_graph::{Edges, NODE_TYPE, relation, with_reverses};
-use crate::{DatasetError, LoadOptions, NameList, TypeFeatures};
+use crate::entity_graph::{Edges, NODE_TYPE, relation};
+use crate::{DatasetError, LoadOptions, NameList, TypeFeatures, reverses};
 
 /// Predicate that states the class of a node.
 pub(super) const RDF_TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
@@ -90,7 +90,7 @@ impl NodeTypes {
         }
         let typed = TypedGraph::new(Schema::new(self.types.clone(), edge_types)?, relations)?;
         Duplicates::Merge.note(n_stated - typed.n_edges(), false, notes);
-        with_reverses(typed, options, notes)
+        reverses::of_all(typed, options.reverse, notes)
     }
 
     /// Edges of a predicate by the types of their ends, with ids inside these.

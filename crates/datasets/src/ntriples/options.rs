@@ -50,6 +50,11 @@ pub struct LabelColumns {
     pub label: String,
 }
 
+/// Choice of this name, in any case.
+fn named<T: Copy + fmt::Display, const N: usize>(all: [T; N], name: &str) -> Option<T> {
+    all.into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name))
+}
+
 impl fmt::Display for Literals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -65,9 +70,7 @@ impl FromStr for Literals {
 
     /// Parses the name of a treatment, in any case.
     fn from_str(name: &str) -> Result<Self, DatasetError> {
-        let all = [Self::Nodes, Self::Drop, Self::Features];
-        let found = all.into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| {
+        named([Self::Nodes, Self::Drop, Self::Features], name).ok_or_else(|| {
             DatasetError::invalid(format!("{name:?} is no treatment of literals; expected nodes, drop or features"))
         })
     }
@@ -87,8 +90,7 @@ impl FromStr for NodeTypesFrom {
 
     /// Parses the name of a rule, in any case.
     fn from_str(name: &str) -> Result<Self, DatasetError> {
-        let found = [Self::Single, Self::RdfType].into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| {
+        named([Self::Single, Self::RdfType], name).ok_or_else(|| {
             DatasetError::invalid(format!("{name:?} is no rule for node types; expected single or rdf-type"))
         })
     }
@@ -109,9 +111,7 @@ impl FromStr for ReverseEdges {
 
     /// Parses the name of a choice, in any case.
     fn from_str(name: &str) -> Result<Self, DatasetError> {
-        let all = [Self::Add, Self::Merge, Self::No];
-        let found = all.into_iter().find(|of| of.to_string().eq_ignore_ascii_case(name));
-        found.ok_or_else(|| {
+        named([Self::Add, Self::Merge, Self::No], name).ok_or_else(|| {
             DatasetError::invalid(format!("{name:?} says nothing of reverses; expected add, merge or no"))
         })
     }

@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use girih_comm::Collective;
 use girih_compute::{Backend, Dtype, Shape};
-use girih_datasets::{Labels, Split};
 use girih_features::{FeatureStore, MiniBatchBackend, WritableStore};
 use girih_graph_format::NodeId;
 use girih_sampling::{Columns, DrawKey, FanOut, NeighborOptions, NeighborSampler, Neighbors, Sampler};
@@ -30,14 +29,13 @@ use super::batches::{Drawn, SeedLists};
 use super::data::MiniBatchData;
 use super::device::{DeviceBatch, DeviceBatches, FeatureLoader};
 use super::host_batch::HostBlock;
+use super::scoring::LayerInference;
 use crate::TrainError;
-use crate::config::{ScoreBy, TrainConfig};
-use crate::engine::{RunState, Scorer, Scores, TestReport};
+use crate::engine::RunState;
 use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::models::Model;
 use crate::tape::ranks::broadcast_from_first;
-use crate::tape::{Mode, Tape, Targets};
-use crate::tasks::nodes::Classifier;
+use crate::tape::{Mode, Tape};
 
 /// Number of nodes whose rows are computed at a time, by all ranks together.
 pub(crate) const NODES_AT_ONCE: usize = 1 << 15;
@@ -48,14 +46,6 @@ pub(crate) struct Layerwise<'a, B: Backend> {
     nodes: Cow<'a, [NodeId]>,
     /// World of the ranks that share the work, if there are several.
     world: Option<&'a dyn Collective<B>>,
-}
-
-/// Nodes of a split, ascending, with labels and targets. Ids are positions among them.
-pub(crate) struct SplitNodes<B: Backend> {
-    pub(crate) nodes: Vec<NodeId>,
-    pub(crate) labels: Labels,
-    pub(crate) targets: Targets<B>,
-    pub(crate) split: Split,
 }
 
 /// Rows of a layer, as far as it is computed.
@@ -91,40 +81,6 @@ struct Leaving<'l, 'a, B: Backend> {
     rows: Option<Rows<B>>,
 }
 
-/// Whether scores of a run of `config` are computed layer by layer. They are if the configuration says so. They also
-/// are if devices do not hold all data and the model can.
-///
-/// # Errors
-/// When the configuration requests it and the model cannot.
-pub(crate) fn scores_by_layers<B: Backend>(config: &TrainConfig, model: &dyn Model<B>) -> Result<bool, TrainError> {
-    let can = model.as_layers().is_some();
-    match config.batch.score_by {
-        Some(ScoreBy::Graph) => Ok(false),
-        Some(ScoreBy::Layers) if !can => Err(TrainError::invalid(format!(
-            "--score-by layers is not possible for this {}: a layer reads more than the rows of the layer before it (batch \
-             normalisation, jumping knowledge, several hops); give --score-by graph",
-            config.model.name()
-        ))),
-        Some(ScoreBy::Layers) => Ok(true),
-        None => Ok(can && !config.tiers.is_default()),
-    }
-}
-
-impl<B: Backend> SplitNodes<B> {
-    /// Nodes of a split, with their labels.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    pub(crate) fn new(backend: &B, labels: &Labels, split: &Split) -> Result<Self, TrainError> {
-        let nodes = split.nodes();
-        let labels = labels.of_nodes(&nodes);
-        let place = |node: &NodeId| nodes.binary_search(node).expect("a node of the split") as NodeId;
-        let [train, val, test] = split.parts().map(|(_, part)| part.iter().map(place).collect());
-        let targets = Targets::upload(backend, &labels)?;
-        Ok(Self { labels, targets, split: Split { train, val, test }, nodes })
-    }
-}
-
 impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
     /// Inference for `nodes` of a graph, for a model that has [layers](Model::as_layers).
     pub(crate) fn new(batch_data: &'a MiniBatchData<B>, nodes: impl Into<Cow<'a, [NodeId]>>) -> Self {
@@ -136,35 +92,6 @@ impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
     #[must_use]
     pub(crate) fn among(self, world: Option<&'a dyn Collective<B>>) -> Self {
         Self { world: world.filter(|world| world.size() > 1), ..self }
-    }
-
-    /// Whether ranks share the work, so that all of them must call.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.world.is_some()
-    }
-
-    /// Logits with the current parameters: a row for each node, in order.
-    ///
-    /// # Errors
-    /// When the device or another rank fails, or the device's memory does not suffice.
-    pub(crate) fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
-        let layers = model.as_layers().expect("runs that score by layers ask first");
-        self.rows_after(layers.n_layers(), model, state)
-    }
-
-    /// Rows of the last hidden layer with the current parameters: a row for each node, in order. `None` if there is no
-    /// hidden layer.
-    ///
-    /// # Errors
-    /// As [`logits`](Self::logits).
-    pub(crate) fn hidden(
-        &self,
-        model: &dyn Model<B>,
-        state: &mut RunState<'_, B>,
-    ) -> Result<Option<B::Matrix>, TrainError> {
-        let layers = model.as_layers().expect("runs that score by layers ask first");
-        let n_hidden = layers.n_layers() - 1;
-        if n_hidden == 0 { Ok(None) } else { self.rows_after(n_hidden, model, state).map(Some) }
     }
 
     /// Rows of the requested nodes after the first `n_layers` layers, at least one.
@@ -268,6 +195,23 @@ impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
             relations: None,
             ranks: None,
         })
+    }
+}
+
+impl<B: MiniBatchBackend> LayerInference<B> for Layerwise<'_, B> {
+    fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
+        let layers = model.as_layers().expect("runs that score by layers ask first");
+        self.rows_after(layers.n_layers(), model, state)
+    }
+
+    fn hidden(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<Option<B::Matrix>, TrainError> {
+        let layers = model.as_layers().expect("runs that score by layers ask first");
+        let n_hidden = layers.n_layers() - 1;
+        if n_hidden == 0 { Ok(None) } else { self.rows_after(n_hidden, model, state).map(Some) }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.world.is_some()
     }
 }
 
@@ -434,41 +378,5 @@ impl SeedLists for Chunks<'_> {
             Nodes::Some(nodes) => Cow::Borrowed(&nodes[range]),
         };
         Drawn { mine, first: 0, n_all, key: DrawKey::default() }
-    }
-}
-
-/// A node classifier whose logits are computed layer by layer.
-pub(crate) struct LayerwiseClassifier<'a, B: Backend> {
-    /// Inference for the nodes of the classifier's task.
-    pub(crate) layers: Layerwise<'a, B>,
-    /// Model and task.
-    pub(crate) classifier: Classifier<'a, B>,
-}
-
-impl<'a, B: MiniBatchBackend> Scorer<'a, B> for LayerwiseClassifier<'a, B> {
-    fn model(&self) -> &dyn Model<B> {
-        self.classifier.model()
-    }
-
-    fn check_trains(&self) -> Result<(), TrainError> {
-        self.classifier.task.check_trains()
-    }
-
-    fn has_validation(&self) -> bool {
-        self.classifier.task.has_validation()
-    }
-
-    fn is_shared(&self) -> bool {
-        self.layers.is_shared()
-    }
-
-    fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        let logits = self.layers.logits(self.model(), state)?;
-        self.classifier.evaluate(state, Some(&logits))
-    }
-
-    fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
-        let logits = self.layers.logits(self.model(), state)?;
-        self.classifier.test_report(state, Some(&logits)).map(Some)
     }
 }

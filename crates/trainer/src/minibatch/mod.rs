@@ -17,6 +17,7 @@
 //! - [`Placements`](tiers::Placements): the placement of features and graph on devices and hosts.
 //! - [`Grown`]: a graph with new nodes, for predictions.
 //! - [`Layerwise`](inference::Layerwise): layer-wise inference, where the graph does not fit at once.
+//! - [`Scoring`](scoring::Scoring): scores of a classifier, in one pass or layer by layer.
 //!
 //! [`CachePlan`](crate::CachePlan) chooses a placement for the available memory.
 //!
@@ -36,6 +37,7 @@ mod neighborhoods;
 pub(crate) mod partitioned;
 mod policy;
 mod prefetch;
+mod scoring;
 mod session;
 mod subgraphs;
 pub(crate) mod tiers;
@@ -47,12 +49,13 @@ pub(crate) use batch::{FeatureSource, upload_block};
 pub(crate) use batches::Batches;
 pub(crate) use grown::Grown;
 pub(crate) use host_batch::{HostBlock, rows_of};
-pub(crate) use inference::{NODES_AT_ONCE, scores_by_layers};
+pub(crate) use inference::NODES_AT_ONCE;
 pub(crate) use link_session::LinkSession;
 pub use link_session::{Embedded, embed, embed_model};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
 pub(crate) use policy::{no_neighbors, raw, reads_in_place, summed};
+pub(crate) use scoring::scores_by_layers;
 pub(crate) use session::MiniBatchSession;
 pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
 pub(crate) use timed::TimedLinkSession;

@@ -11,13 +11,13 @@ use girih_sampling::ClusterSampler;
 
 use super::batches::{BatchOptions, block_draws};
 use super::data::{DataUse, MiniBatchData};
-use super::inference::{Layerwise, LayerwiseClassifier, SplitNodes, scores_by_layers};
+use super::inference::Layerwise;
+use super::scoring::{LayerwiseClassifier, Scoring, scores_by_layers};
 use super::{Batches, MiniBatch};
 use crate::TrainError;
 use crate::data::Trainable;
 use crate::engine::{CacheReport, ModelSource, RunState, Scorer};
-use crate::tape::Targets;
-use crate::tasks::nodes::{Classifier, Task};
+use crate::tasks::nodes::Classifier;
 
 /// Data and targets of a node classifier on mini-batches.
 pub(crate) struct MiniBatchSession<'m, B: Backend> {
@@ -27,14 +27,6 @@ pub(crate) struct MiniBatchSession<'m, B: Backend> {
     splits: Vec<Split>,
     source: ModelSource<'m, B>,
     clusters: Option<Arc<ClusterSampler>>,
-}
-
-/// Targets of scores.
-enum Scoring<B: Backend> {
-    /// Targets of all nodes.
-    Graph(Targets<B>),
-    /// Nodes of each split, whose logits are computed layer by layer.
-    Layers(Vec<SplitNodes<B>>),
 }
 
 impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
@@ -52,12 +44,7 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         let (model, _) = source.build(backend, 0, None)?;
         let by_layers = scores_by_layers(config, &*model)?;
         let splits = dataset.splits;
-        let scoring = if by_layers {
-            let nodes = |split| SplitNodes::new(backend, &labels, split);
-            Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?)
-        } else {
-            Scoring::Graph(Targets::upload(backend, &labels)?)
-        };
+        let scoring = Scoring::new(backend, &labels, &splits, by_layers)?;
         let seeds = splits.first().map_or(&[][..], |split| &split.train);
         let clusters = match clusters {
             None => config.batch.cluster_sampler(&dataset.graph)?,
@@ -84,16 +71,13 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         let (split, config) = (&self.splits[at], self.source.config);
         let (model, params) = self.source.build(backend, run, None)?;
         let inputs = &self.batch_data.inputs;
-        let scorer: Box<dyn Scorer<'a, B> + 'a> = match &self.scoring {
-            Scoring::Graph(targets) => {
-                let task = Task::new(backend, &self.labels, targets, split)?;
-                Box::new(Classifier { inputs, task, model })
-            }
-            Scoring::Layers(splits) => {
-                let SplitNodes { nodes, labels, targets, split } = &splits[at];
-                let layers = Layerwise::new(&self.batch_data, &nodes[..]).among(world);
-                let task = Task::new(backend, labels, targets, split)?;
-                Box::new(LayerwiseClassifier { layers, classifier: Classifier { inputs, task, model } })
+        let (task, nodes) = self.scoring.task(backend, (&self.labels, &self.splits), at)?;
+        let classifier = Classifier { inputs, task, model };
+        let scorer: Box<dyn Scorer<'a, B> + 'a> = match nodes {
+            None => Box::new(classifier),
+            Some(nodes) => {
+                let layers = Layerwise::new(&self.batch_data, nodes).among(world);
+                Box::new(LayerwiseClassifier { layers, classifier })
             }
         };
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));

@@ -11,8 +11,8 @@ use super::batch::{Batch, WholeGraph};
 use super::batches::{Batches, EpochBatches, SeedLists};
 use super::device::{DeviceBatch, DeviceBatches};
 use super::host_batch::HostBatch;
-use super::inference::Layerwise;
 use super::prefetch::CollectivePrefetcher;
+use super::scoring::LayerInference;
 use crate::TrainError;
 use crate::engine::{
     BatchDone, Control, PartialEpoch, Run, RunState, Scorer, Scores, StageTimes, StepCallback, Stopwatch, TestReport,
@@ -96,33 +96,22 @@ impl<'a, B: Backend> MiniBatch<'a, B> {
 }
 
 impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
-    /// Rows that layer-wise inference computes with the current parameters, on the host.
-    ///
-    /// # Errors
-    /// When the backend fails.
-    pub(crate) fn rows_by(
-        &mut self,
-        compute: impl FnOnce(&dyn Model<B>, &mut RunState<'a, B>) -> Result<Option<B::Matrix>, TrainError>,
-    ) -> Result<Option<Matrix>, TrainError> {
-        let rows = compute(self.scorer.model(), &mut self.state)?;
-        Ok(rows.map(|rows| self.state.backend.download(&rows)).transpose()?)
-    }
-
     /// Logits of some nodes with the current parameters.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn logits(&mut self, layers: &Layerwise<'_, B>) -> Result<Matrix, TrainError> {
-        let logits = self.rows_by(|model, state| layers.logits(model, state).map(Some))?;
-        Ok(logits.expect("a model has logits"))
+    pub(crate) fn logits(&mut self, layers: &dyn LayerInference<B>) -> Result<Matrix, TrainError> {
+        let logits = layers.logits(self.scorer.model(), &mut self.state)?;
+        Ok(self.state.backend.download(&logits)?)
     }
 
     /// Rows of the last hidden layer of some nodes with the current parameters; `None` without hidden layers.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn hidden(&mut self, layers: &Layerwise<'_, B>) -> Result<Option<Matrix>, TrainError> {
-        self.rows_by(|model, state| layers.hidden(model, state))
+    pub(crate) fn hidden(&mut self, layers: &dyn LayerInference<B>) -> Result<Option<Matrix>, TrainError> {
+        let hidden = layers.hidden(self.scorer.model(), &mut self.state)?;
+        Ok(hidden.map(|hidden| self.state.backend.download(&hidden)).transpose()?)
     }
 
     /// World in which one rank computes scores for all: ranks have no patches, and do not share the scoring.

@@ -105,9 +105,7 @@ impl Rgcn {
         };
         Ok(Self { entry, layers, spec, config: config.clone() })
     }
-}
 
-impl Rgcn {
     /// First rows that are not learned for pairs: those of the entry, or the features.
     fn first_rows<'a, B: Backend>(
         &self,

@@ -9,6 +9,7 @@
 //! features for each chunk anew.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::TypedData;
@@ -19,14 +20,14 @@ use girih_sampling::{DrawKey, FanOut, Neighbors, TypedBatch, TypedFanOut, TypedO
 
 use super::seeds::{averaged_first, host_layer};
 use crate::TrainError;
-use crate::engine::{RunState, Scorer, Scores, TestReport};
+use crate::engine::RunState;
 use crate::layers::{FeatureInput, HostLayer, Inputs, LayerGraphs, LayerTypes, RelationInput, RelationSpec};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::minibatch::batch::{WholeGraph, recycle_inputs};
+use crate::minibatch::scoring::LayerInference;
 use crate::minibatch::train::{n_workers, next_item};
 use crate::models::Model;
 use crate::tape::{Mode, Tape};
-use crate::tasks::nodes::Classifier;
 
 /// Logits of some nodes of the target type, by layer-wise inference.
 pub(crate) struct TypedLayerwise<'a, B: Backend> {
@@ -37,6 +38,8 @@ pub(crate) struct TypedLayerwise<'a, B: Backend> {
     whole: WholeGraph<'a, B>,
     /// Global ids, ascending.
     nodes: Vec<NodeId>,
+    /// Nodes whose rows each layer computes for the logits; they are the same in every evaluation.
+    of_logits: OnceLock<Vec<Needed>>,
 }
 
 /// Nodes with rows, ascending by global ids: types one after the other.
@@ -70,43 +73,27 @@ impl<'a, B: MiniBatchBackend> TypedLayerwise<'a, B> {
         whole: WholeGraph<'a, B>,
         nodes: Vec<NodeId>,
     ) -> Self {
-        Self { graph: &typed.graph, layers: spec.layers.iter().map(averaged_first).collect(), spec, whole, nodes }
+        let layers = spec.layers.iter().map(averaged_first).collect();
+        Self { graph: &typed.graph, layers, spec, whole, nodes, of_logits: OnceLock::new() }
     }
 
-    /// Logits with the current parameters: a row for each node, in order.
-    ///
-    /// # Errors
-    /// When the device fails, or its memory does not suffice.
-    pub(crate) fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
-        self.rows_after(self.layers.len(), model, state)
-    }
-
-    /// Rows of the last hidden layer with the current parameters: a row for each node, in order. `None` if there is no
-    /// hidden layer.
-    ///
-    /// # Errors
-    /// As [`logits`](Self::logits).
-    pub(crate) fn hidden(
-        &self,
-        model: &dyn Model<B>,
-        state: &mut RunState<'_, B>,
-    ) -> Result<Option<B::Matrix>, TrainError> {
-        let n_hidden = self.layers.len() - 1;
-        if n_hidden == 0 { Ok(None) } else { self.rows_after(n_hidden, model, state).map(Some) }
-    }
-
-    /// Rows of the nodes after the first `n_layers` layers, at least one.
-    fn rows_after(
-        &self,
-        n_layers: usize,
-        model: &dyn Model<B>,
-        state: &mut RunState<'_, B>,
-    ) -> Result<B::Matrix, TrainError> {
+    /// Nodes whose rows each of the first `n_layers` layers computes, at least one.
+    fn needed(&self, n_layers: usize) -> Vec<Needed> {
         let mut needed = vec![Needed::new(self.nodes.clone(), self.graph)];
         for types in self.layers[1..n_layers].iter().rev() {
             needed.push(self.sources_of(&needed[needed.len() - 1], types));
         }
         needed.reverse();
+        needed
+    }
+
+    /// Rows of the nodes after as many layers as there are lists of needed nodes.
+    fn rows(
+        &self,
+        needed: &[Needed],
+        model: &dyn Model<B>,
+        state: &mut RunState<'_, B>,
+    ) -> Result<B::Matrix, TrainError> {
         let mut before: Option<(B::Matrix, &Needed)> = None;
         for (layer, needed) in needed.iter().enumerate() {
             let rows_before = before.as_ref().map(|(rows, needed)| (rows, *needed));
@@ -213,6 +200,18 @@ impl<'a, B: MiniBatchBackend> TypedLayerwise<'a, B> {
     }
 }
 
+impl<B: MiniBatchBackend> LayerInference<B> for TypedLayerwise<'_, B> {
+    fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
+        let needed = self.of_logits.get_or_init(|| self.needed(self.layers.len()));
+        self.rows(needed, model, state)
+    }
+
+    fn hidden(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<Option<B::Matrix>, TrainError> {
+        let n_hidden = self.layers.len() - 1;
+        if n_hidden == 0 { Ok(None) } else { self.rows(&self.needed(n_hidden), model, state).map(Some) }
+    }
+}
+
 impl Needed {
     fn new(nodes: Vec<NodeId>, graph: &TypedGraph) -> Self {
         let mut positions = vec![0; graph.n_nodes()];
@@ -246,37 +245,5 @@ impl Needed {
             nodes.map(move |(at, nodes)| chunk(at, nodes))
         };
         (0..graph.sizes().node_types.len()).flat_map(of_type).collect()
-    }
-}
-
-/// A node classifier on a typed graph whose logits are computed layer by layer.
-pub(crate) struct TypedLayerwiseClassifier<'a, B: Backend> {
-    /// Inference for the nodes of the classifier's task.
-    pub(crate) layers: TypedLayerwise<'a, B>,
-    /// Model and task.
-    pub(crate) classifier: Classifier<'a, B>,
-}
-
-impl<'a, B: MiniBatchBackend> Scorer<'a, B> for TypedLayerwiseClassifier<'a, B> {
-    fn model(&self) -> &dyn Model<B> {
-        self.classifier.model()
-    }
-
-    fn check_trains(&self) -> Result<(), TrainError> {
-        self.classifier.check_trains()
-    }
-
-    fn has_validation(&self) -> bool {
-        self.classifier.has_validation()
-    }
-
-    fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        let logits = self.layers.logits(self.model(), state)?;
-        self.classifier.evaluate(state, Some(&logits))
-    }
-
-    fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
-        let logits = self.layers.logits(self.model(), state)?;
-        self.classifier.test_report(state, Some(&logits)).map(Some)
     }
 }

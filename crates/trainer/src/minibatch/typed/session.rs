@@ -9,7 +9,7 @@ use girih_features::{FeatureStore, MiniBatchBackend};
 use girih_graph_format::{Csr, Matrix, NodeId};
 
 use super::TypedSeeds;
-use super::layerwise::{TypedLayerwise, TypedLayerwiseClassifier};
+use super::layerwise::TypedLayerwise;
 use crate::TrainError;
 use crate::data::{NodeFeatures, Trainable};
 use crate::engine::{ModelSource, RunState, Scorer};
@@ -17,10 +17,9 @@ use crate::layers::{Inputs, RelationSpec, TypeRows};
 use crate::minibatch::batch::{FeatureSource, WholeGraph};
 use crate::minibatch::batches::seed_of_run;
 use crate::minibatch::data::code_rows;
-use crate::minibatch::inference::{SplitNodes, scores_by_layers};
+use crate::minibatch::scoring::{LayerwiseClassifier, Scoring, scores_by_layers};
 use crate::minibatch::{Batches, MiniBatch};
-use crate::tape::Targets;
-use crate::tasks::nodes::{Classifier, Task};
+use crate::tasks::nodes::Classifier;
 
 /// Typed graph and targets of a node classifier on mini-batches. Scores are those of the whole graph, in one pass or layer
 /// by layer.
@@ -72,15 +71,14 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let (model, _) = source.build(backend, 0, None)?;
         let splits = dataset.splits;
         let (precision, graph) = (config.precision, dataset.graph);
-        let (inputs, scoring) = if scores_by_layers(config, &*model)? {
+        let by_layers = scores_by_layers(config, &*model)?;
+        let inputs = if by_layers {
             let inputs = Inputs::of_features(backend, graph, features, &input_spec, precision)?;
-            let inputs = inputs.with_type_features(backend, &typed, &input_spec, precision)?;
-            let nodes = |split| SplitNodes::new(backend, &labels, split);
-            (inputs, Scoring::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?))
+            inputs.with_type_features(backend, &typed, &input_spec, precision)?
         } else {
-            let inputs = Inputs::of_data(backend, (graph, Some(&*typed)), features, &input_spec, precision)?;
-            (inputs, Scoring::Graph(Targets::upload(backend, &labels)?))
+            Inputs::of_data(backend, (graph, Some(&*typed)), features, &input_spec, precision)?
         };
+        let scoring = Scoring::new(backend, &labels, &splits, by_layers)?;
         Ok(Self { inputs, typed, sparse, readers, spec, scoring, labels, splits, source })
     }
 
@@ -94,17 +92,11 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let at = run as usize % self.splits.len();
         let (config, split, inputs) = (self.source.config, &self.splits[at], &self.inputs);
         let (model, params) = self.source.build(backend, run, None)?;
-        let scorer: Box<dyn Scorer<'a, B> + 'a> = match &self.scoring {
-            Scoring::Graph(targets) => {
-                let task = Task::new(backend, &self.labels, targets, split)?;
-                Box::new(Classifier { inputs, task, model })
-            }
-            Scoring::Layers(splits) => {
-                let SplitNodes { nodes, labels, targets, split } = &splits[at];
-                let layers = self.layerwise(nodes.clone());
-                let task = Task::new(backend, labels, targets, split)?;
-                Box::new(TypedLayerwiseClassifier { layers, classifier: Classifier { inputs, task, model } })
-            }
+        let (task, nodes) = self.scoring.task(backend, (&self.labels, &self.splits), at)?;
+        let classifier = Classifier { inputs, task, model };
+        let scorer: Box<dyn Scorer<'a, B> + 'a> = match nodes {
+            None => Box::new(classifier),
+            Some(nodes) => Box::new(LayerwiseClassifier { layers: self.layerwise(nodes.to_vec()), classifier }),
         };
         let seeds: Vec<NodeId> = split.train.iter().copied().filter(|&v| self.labels.is_labelled(v)).collect();
         let seeds = TypedSeeds::new(&self.typed, &self.spec, seeds, (config, seed_of_run(config, run)))?;
@@ -132,8 +124,7 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
     /// When the backend fails.
     pub(crate) fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
         let (layers, first) = self.of_target();
-        let logits = run.rows_by(|model, state| layers.logits(model, state).map(Some))?;
-        Ok(self.placed(&logits.expect("a model has logits"), first))
+        Ok(self.placed(&run.logits(&layers)?, first))
     }
 
     /// As [`logits`](Self::logits), but rows of the last hidden layer; `None` without hidden layers.
@@ -142,7 +133,7 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
     /// When the backend fails.
     pub(crate) fn hidden(&self, run: &mut MiniBatch<'_, B>) -> Result<Option<Matrix>, TrainError> {
         let (layers, first) = self.of_target();
-        let hidden = run.rows_by(|model, state| layers.hidden(model, state))?;
+        let hidden = run.hidden(&layers)?;
         Ok(hidden.map(|hidden| self.placed(&hidden, first)))
     }
 
@@ -168,14 +159,6 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let types = types.collect();
         WholeGraph { features: one, types, labels: Some(&self.labels) }
     }
-}
-
-/// Targets of scores.
-enum Scoring<B: Backend> {
-    /// Targets of all nodes.
-    Graph(Targets<B>),
-    /// Nodes of each split, whose logits are computed layer by layer.
-    Layers(Vec<SplitNodes<B>>),
 }
 
 /// Refuses a model whose first layer learns a row for each pair of a node and a relation.
