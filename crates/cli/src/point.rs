@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use girih_trainer::EpochReport;
+use girih_trainer::{EpochReport, Scores};
 use serde::{Deserialize, Serialize};
 
 use crate::dates;
@@ -97,10 +97,9 @@ impl Point {
 impl Point {
     /// Adds the reasons why the score that chooses an epoch of classified nodes has no value.
     pub fn with_reasons(mut self, report: &EpochReport, score: NodeScore) -> Self {
-        let Some(scores) = report.scores.filter(|scores| scores.ranking.is_none() && scores.train_accuracy.is_some())
-        else {
-            return self;
-        };
+        let is_of_nodes =
+            |scores: &Scores| scores.ranking.is_none() && scores.links.is_none() && scores.triples.is_none();
+        let Some(scores) = report.scores.filter(is_of_nodes) else { return self };
         let keys = match score {
             NodeScore::RocAuc => ["val_roc_auc", "test_roc_auc"],
             NodeScore::Accuracy | NodeScore::MicroF1 => ["val_accuracy", "test_accuracy"],

@@ -85,7 +85,7 @@ impl NodeScore {
             (false, Subset::Test, _) => "no test nodes with a label",
             (false, ..) => "no validation nodes with a label",
             (true, Subset::Train, Self::RocAuc) => "not scored on training nodes",
-            (true, Subset::Train, _) => "no training nodes with a label",
+            (true, Subset::Train, _) => "no training nodes with a label, or --score-by samples, which scores none",
             (true, _, Self::RocAuc) => "one class only",
             (true, _, Self::MicroF1) => "no label occurs, and none is predicted",
             (true, _, Self::Accuracy) => "no node with a label",

@@ -10,6 +10,7 @@ mod alias;
 mod assemble;
 mod decision;
 mod features;
+mod outline;
 mod planted;
 mod population;
 mod preset;
@@ -30,6 +31,7 @@ use crate::{Dataset, DatasetError, LoadOptions, ReverseEdges, SplitRule, memory}
 
 use assemble::{Entries, assemble};
 use decision::Keys;
+pub use outline::large_outline;
 use population::Population;
 pub(crate) use preset::communities as preset_communities;
 pub use preset::{Preset, preset_names};

@@ -194,10 +194,10 @@ impl Schema {
 
     /// Schema in which each relation that `needs` its reverse is followed by it. For each edge type, it returns the old
     /// number of its relation, and whether it is an added reverse.
-    pub(crate) fn with_reverses(
-        &self,
-        needs: impl Fn(usize) -> bool,
-    ) -> Result<(Self, Vec<(usize, bool)>), FormatError> {
+    ///
+    /// # Errors
+    /// When a relation has the name of a reverse that is to be added.
+    pub fn with_reverses(&self, needs: impl Fn(usize) -> bool) -> Result<(Self, Vec<(usize, bool)>), FormatError> {
         let (mut edge_types, mut from): (Vec<EdgeType>, Vec<(usize, bool)>) = (Vec::new(), Vec::new());
         let mut numbers = Vec::with_capacity(self.edge_types.len());
         for (number, edges) in self.edge_types.iter().enumerate() {

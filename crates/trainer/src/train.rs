@@ -5,13 +5,13 @@ use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
 
 use crate::TrainError;
-use crate::config::{CacheConfig, Combination, ExecutionPlan, TrainConfig, supported};
+use crate::config::{CacheConfig, Combination, ExecutionPlan, ScoreBy, TrainConfig, supported};
 use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
     restore_best, train_runs, with_labels_for,
 };
 use crate::minibatch::{
-    LinkSession, MiniBatch, MiniBatchSession, TimedLinkSession, TypedSession, embed, scores_by_layers,
+    LinkSession, MiniBatch, MiniBatchSession, TimedLinkSession, TypedSession, embed, method_of_scores,
 };
 use crate::models::BuildModel;
 use crate::tasks::nodes::{FullBatch, FullBatchSession};
@@ -135,7 +135,7 @@ pub(crate) fn all_logits<B: MiniBatchBackend>(
     of_trained(backend, dataset, trained, |run| run.logits(), |session, run| session.logits(run))
 }
 
-/// Session whose runs compute rows layer by layer.
+/// Session whose runs compute rows for some nodes at a time.
 enum LayerSession<'s, 'm, B: MiniBatchBackend> {
     Plain(&'s MiniBatchSession<'m, B>),
     Typed(&'s TypedSession<'m, B>),
@@ -175,7 +175,7 @@ fn of_trained<B: MiniBatchBackend, T>(
     let run = checkpoint.progress.run;
     let source = ModelSource::new(builder, config, &dataset.outline())?;
     let (model, _) = source.build(backend, run, None)?;
-    if config.batch.is_sampled() && scores_by_layers(config, &*model)? {
+    if config.batch.is_sampled() && method_of_scores(config, &*model)? != ScoreBy::Graph {
         if model.input_spec().relations.is_some() {
             let session = TypedSession::new(backend, dataset, source)?;
             let mut trained = session.run(backend, run, None)?;

@@ -81,7 +81,7 @@ fn measured_peak(config: &TrainConfig) -> usize {
 }
 
 /// As [`measured_peak`], but for a whole session, from the moment when graph and features are prepared.
-fn measured_session_peak(config: &TrainConfig) -> usize {
+fn measured_session_peak(dataset: Dataset, config: &TrainConfig) -> usize {
     let (cpu, baseline) = (Cpu::new(), LIVE.load(Ordering::Relaxed));
     let mut observe = |event: Event<'_>| {
         if matches!(event, Event::Prepared) {
@@ -89,7 +89,7 @@ fn measured_session_peak(config: &TrainConfig) -> usize {
         }
         Control::Continue
     };
-    girih_trainer::train(&cpu, dataset(), config, &SessionOptions::default(), &mut observe).unwrap();
+    girih_trainer::train(&cpu, dataset, config, &SessionOptions::default(), &mut observe).unwrap();
     PEAK.load(Ordering::Relaxed) - baseline
 }
 
@@ -98,6 +98,28 @@ fn measured_session_peak(config: &TrainConfig) -> usize {
 fn the_planned_peak_is_within_a_factor_of_two_of_the_measured_one() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.install(compare_plans);
+    pool.install(compare_plans_of_types);
+}
+
+/// Batches of a graph with types, of which the plan knows mean numbers of neighbors.
+fn compare_plans_of_types() {
+    let data = || load("synth:ogbn-mag@0.006", &LoadOptions::default()).unwrap();
+    let (sizes, rates) = (DataSizes::of(&data()), Rates { stream_bytes: 1e10, gather_bytes: 2e10, flops: 1e11 });
+    for kind in [ModelKind::Hsage, ModelKind::Rgat] {
+        for (fanout, score_by) in
+            [(vec![5, 5], ScoreBy::Samples), (vec![5, 5], ScoreBy::Graph), (vec![2, 9, 3], ScoreBy::Samples)]
+        {
+            let usual = TrainConfig::for_model(kind);
+            let model = ModelConfig { hidden: 16, layers: fanout.len(), ..usual.model.clone() };
+            let batch =
+                BatchConfig { kind: BatchKind::Neighbor, fanout, score_by: Some(score_by), ..usual.batch.clone() };
+            let config = TrainConfig { model, batch, batch_size: Some(40), epochs: 1, ..usual };
+            let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
+            let ratio = planned / measured_session_peak(data(), &config) as f64;
+            let fanout = &config.batch.fanout;
+            assert!((0.8..4.0).contains(&ratio), "{kind:?} {fanout:?} {score_by:?}: plan / measured {ratio}");
+        }
+    }
 }
 
 fn compare_plans() {
@@ -135,7 +157,7 @@ fn compare_plans() {
             let batch_size = (batch_kind != BatchKind::Full).then_some(500);
             let config = TrainConfig { model, batch, batch_size, codec, epochs: 2, ..TrainConfig::default() };
             let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
-            let ratio = planned / measured_session_peak(&config) as f64;
+            let ratio = planned / measured_session_peak(dataset(), &config) as f64;
             let within = if batch_kind == BatchKind::Full { 0.7..2.0 } else { 0.9..4.0 };
             assert!(within.contains(&ratio), "{kind:?} {batch_kind:?} {codec:?} {score_by:?}: plan / measured {ratio}");
         }
@@ -145,7 +167,7 @@ fn compare_plans() {
         let batch = BatchConfig { kind: batch_kind, ..BatchConfig::default() };
         let config = TrainConfig { batch, batch_size, epochs: 2, ..links };
         let planned = Plan::new(&config, &sizes, rates).unwrap().peak_bytes as f64;
-        let ratio = planned / measured_session_peak(&config) as f64;
+        let ratio = planned / measured_session_peak(dataset(), &config) as f64;
         assert!((0.5..4.0).contains(&ratio), "links, {batch_kind:?}: plan / measured {ratio}");
     }
 }

@@ -44,10 +44,11 @@ pub struct BatchSettings {
     /// Batches that are sampled ahead of the step; results do not depend on it [default: 2]
     #[arg(long, value_name = "N")]
     pub prefetch: Option<usize>,
-    /// Evaluation on the full graph, without sampling [default: graph]
+    /// Neighbors that evaluation reads: all of them (graph, layers), or samples [default: graph]
     ///
-    /// In one pass over all nodes (graph), or layer by layer for some nodes at a time (layers), which takes less
-    /// memory. With --feature-cache or --topology-cache the default is layers.
+    /// All of them in one pass over the graph (graph), or layer by layer for some nodes at a time (layers), which takes less
+    /// memory. With --feature-cache or --topology-cache the default is layers. samples: batches with the fan-out of
+    /// training, for networks of relations; graphs of any size fit.
     #[arg(long, value_enum)]
     pub score_by: Option<ScoreByArg>,
 }

@@ -125,7 +125,7 @@ value_enum! {
 
 value_enum! {
     /// Evaluation method of runs on mini-batches.
-    ScoreByArg for ScoreBy { Graph, Layers }
+    ScoreByArg for ScoreBy { Graph, Layers, Samples }
 }
 
 value_enum! {

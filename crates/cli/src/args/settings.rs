@@ -139,6 +139,12 @@ pub struct ModelSettings {
     /// Bases that the weights of relations share (rgcn, hsage); 0: a weight for each [default: 0]
     #[arg(long, value_name = "N")]
     pub bases: Option<usize>,
+    /// Blocks along the diagonal of each relation's weight, which is zero elsewhere (rgcn, hsage); 0: none [default: 0]
+    ///
+    /// It must divide the width of the layers. A layer whose other width it does not divide, such as the number of classes,
+    /// has whole weights.
+    #[arg(long, value_name = "N", conflicts_with = "bases")]
+    pub blocks: Option<usize>,
     /// Weights of rgcn, hsage and rgat for a node's own row
     ///
     /// shared: one for all. type: one for each type of nodes. relation: one for each relation; a node has the sum of those
@@ -299,6 +305,7 @@ impl ModelSettings {
         set(&mut model.jump, self.jump.map(Jump::from));
         set(&mut model.aggregator, self.aggregator.map(Aggregator::from));
         set(&mut model.bases, self.bases);
+        set(&mut model.blocks, self.blocks);
         set(&mut model.self_weight, self.self_weight.map(SelfWeight::from));
     }
 }

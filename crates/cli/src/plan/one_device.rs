@@ -1,12 +1,14 @@
 //! `girih train --plan`: predicts memory and time of a training session.
 
 use girih_compute::Dtype;
+use girih_datasets::generate::large_outline;
 use girih_datasets::{LoadOptions, load};
 use girih_machine::{Machine, readable_bytes};
 use girih_trainer::{DataSizes, Plan, TrainConfig};
 
 use super::ceilings::{load_or_measure, rates};
 use super::memory::{ON_ONE, Session, remedies};
+use super::tables;
 use crate::args::{Device, DeviceArgs, OutputArgs};
 use crate::context::device::choose;
 use crate::context::device_memory::DeviceMemory;
@@ -41,12 +43,21 @@ pub fn run(
     output: OutputArgs,
 ) -> Result<(), CliError> {
     let target = Target::of(device, memory, config.precision)?;
-    let dataset = load(spec, options)?;
-    reading::warn_of(&dataset.notes);
-    let results = begun(spec, config);
+    // Rows of caches are those of the data.
+    let outline = if config.tiers.is_default() { large_outline(spec, options)? } else { None };
+    let session = match outline {
+        Some(outline) => Session { sizes: DataSizes::of_generated(&outline, config.codec), rows: None, reserved: 0 },
+        None => {
+            let dataset = load(spec, options)?;
+            reading::warn_of(&dataset.notes);
+            Session::of(&dataset, config)
+        }
+    };
+    let mut results = begun(spec, config);
+    tables::add(&mut results, &session.sizes, config, matches!(target, Target::Cuda(_)));
     match target {
-        Target::Cpu(memory) => on_cpu(memory, config, &DataSizes::of(&dataset), results, output),
-        Target::Cuda(device_memory) => on_cuda(&device_memory, config, &Session::of(&dataset, config), results, output),
+        Target::Cpu(memory) => on_cpu(memory, config, &session.sizes, results, output),
+        Target::Cuda(device_memory) => on_cuda(&device_memory, config, &session, results, output),
     }
 }
 

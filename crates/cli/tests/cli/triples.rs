@@ -57,6 +57,28 @@ fn triples_are_counted_trained_resumed_and_scored() {
     assert!(compared.out.contains("test_mrr"), "{}", compared.out);
 }
 
+/// Networks of relations that make the rows of entities: with whole weights, blocks and learned first rows.
+#[test]
+fn triples_are_scored_above_networks_of_relations() {
+    let work = Workspace::new();
+    let data = write_teams(&work);
+    let rows = ["--features-from", "embedding:8"];
+    let cases: [(&str, &[&str]); 3] = [("rgcn", &[]), ("rgcn", &["--blocks", "4"]), ("rgat", &["--heads", "2"])];
+    for (at, (model, more)) in cases.into_iter().enumerate() {
+        let out = work.arg(&format!("run{at}"));
+        let flags =
+            ["train", "--data", &data, "--model", model, "--hidden", "8", "--epochs", "12", "--out", &out, "--json"];
+        let rows = if at == 1 { &rows[..] } else { &[] };
+        let result = girih(&[&flags[..], &QUICK, more, rows].concat()).ok().result();
+        assert_eq!(result["model"], model);
+        assert!(result["val_mrr"].as_f64().unwrap() > 0.4, "{model} {more:?}: {result}");
+        let evaluated = girih(&["evaluate", "--data", &data, "--checkpoint", &out, "--json"]).ok().result();
+        assert_eq!(evaluated["test_mrr"], result["test_mrr"]);
+        let embed = ["embed", "--data", &data, "--checkpoint", &out, "--out", &work.arg("rows.npy"), "--json"];
+        assert_eq!(girih(&embed).ok().result()["nodes"], 16);
+    }
+}
+
 #[test]
 fn what_triples_do_not_go_with_is_refused_with_a_remedy() {
     let work = Workspace::new();
@@ -69,7 +91,9 @@ fn what_triples_do_not_go_with_is_refused_with_a_remedy() {
         (&["--features-from", "degree"], "a row of its own"),
         (&["--reorder", "rcm"], "leave --reorder out"),
         (&["--plan"], "leave --plan out"),
-        (&["--model", "rgcn"], "leave --model out"),
+        (&["--model", "gcn"], "give --model embedding, rgcn, hsage"),
+        (&["--model", "rgcn", "--batch", "neighbor"], "leave --batch out"),
+        (&["--model", "rgcn", "--blocks", "7"], "a divisor of hidden"),
         (&["--codec", "int8"], "leave --codec out"),
         (&["--precision", "bf16"], "leave --precision out"),
         (&["--distance", "l1"], "triples.distance"),

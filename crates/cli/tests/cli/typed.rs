@@ -26,8 +26,12 @@ fn people(work: &Workspace) -> String {
 fn rgcn_learns_from_relations_and_predicts_by_name() {
     let work = Workspace::new();
     let data = people(&work);
-    let cases: [&[&str]; 3] =
-        [&["--bases", "2"], &["--self-weight", "type"], &["--self-weight", "none", "--layers", "1"]];
+    let cases: [&[&str]; 4] = [
+        &["--bases", "2"],
+        &["--blocks", "2"],
+        &["--self-weight", "type"],
+        &["--self-weight", "none", "--layers", "1"],
+    ];
     for (number, more) in cases.iter().enumerate() {
         let run = work.arg(&format!("run{number}"));
         let command = [&["train", "--data", &data, "--model", "rgcn", "--out", &run, "--json"], *more].concat();
@@ -35,6 +39,17 @@ fn rgcn_learns_from_relations_and_predicts_by_name() {
         assert_eq!(trained["test_accuracy"], 1.0, "{more:?}: {trained}");
         let evaluated = girih(&["evaluate", "--checkpoint", &run, "--json"]).ok().result();
         assert_eq!(evaluated["test_accuracy"], trained["test_accuracy"]);
+    }
+    for (flags, expected) in [
+        (&["--blocks", "5"][..], "`blocks` must be a divisor of hidden"),
+        (&["--blocks", "8"], "8 blocks divide the weights of no layer"),
+        (&["--blocks", "2", "--bases", "2"], "--bases"),
+    ] {
+        let finished = girih(&[&["train", "--data", &data, "--model", "rgcn"], flags].concat());
+        let code = finished.code.unwrap_or_default();
+        assert_ne!(code, 0, "{flags:?}");
+        let message = finished.refused(code);
+        assert!(says(&message, expected), "{flags:?}: {message}");
     }
     let run = work.arg("run0");
     let table = work.path("classes.csv");

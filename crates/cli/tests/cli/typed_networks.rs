@@ -204,3 +204,53 @@ fn rules_and_data_that_do_not_fit_are_refused() {
         "{other}"
     );
 }
+
+/// Scores of validation and test nodes on samples, which training, evaluation and prediction share.
+#[test]
+fn networks_of_relations_are_scored_on_samples() {
+    let work = Workspace::new();
+    let (data, run) = (papers(&work), work.arg("run"));
+    let train =
+        ["train", "--data", &data, "--model", "hsage", "--epochs", "30", "--batch", "neighbor", "--fanout", "5,2"];
+    let trained =
+        girih(&[&train[..], &NAMES, &["--score-by", "samples", "--out", &run, "--json"]].concat()).ok().result();
+    assert!(trained["test_accuracy"].as_f64().unwrap() > 0.85, "{trained}");
+    assert!(trained["train_accuracy"].is_null(), "{trained}");
+    let evaluated = girih(&["evaluate", "--checkpoint", &run, "--json"]).ok().result();
+    assert_eq!(
+        (&evaluated["test_accuracy"], &evaluated["test_f1_micro"]),
+        (&trained["test_accuracy"], &trained["test_accuracy"])
+    );
+    let shown = girih(&["evaluate", "--checkpoint", &run]).ok().out;
+    assert!(shown.contains("--score-by samples, which scores none"), "{shown}");
+    girih(&["predict", "--checkpoint", &run, "--out", &work.arg("classes.csv")]).ok();
+    assert_eq!(fs::read_to_string(work.path("classes.csv")).unwrap().lines().count(), N_PAPERS + 1);
+    let message = girih(&["train", "--data", "synth:planted,nodes=60", "--batch", "neighbor", "--score-by", "samples"])
+        .refused(1);
+    assert!(says(&message, "only networks of relations are scored on sampled neighbors"), "{message}");
+}
+
+/// A plan of generated data that no machine here can hold lists its features and edges by type, and where they are.
+#[test]
+fn a_plan_of_the_largest_graph_makes_no_data() {
+    let sizes = ["--model", "rgat", "--layers", "3", "--hidden", "128", "--heads", "4", "--batch", "neighbor"];
+    let batches = ["--fanout", "15,10,5", "--precision", "bf16", "--codec", "topk:8", "--reverse", "merge"];
+    let plan = ["--score-by", "samples", "--plan", "--memory", "141GB", "--json"];
+    let command = [&["train", "--data", "synth:igbh"], &sizes[..], &batches, &plan].concat();
+    let result = girih(&command).ok().result();
+    assert_eq!(result["fits"], true, "{result}");
+    let tables = |key: &str| result[key].as_array().unwrap().clone();
+    let paper = &tables("feature_tables")[0];
+    assert_eq!(
+        (&paper["name"], &paper["rows"], &paper["memory"]),
+        (&"paper".into(), &269_346_174.into(), &"gpu".into())
+    );
+    assert_eq!(paper["bytes"], 269_346_174_u64 * 64);
+    let cites = &tables("edge_tables")[0];
+    assert_eq!((&cites["name"], &cites["memory"]), (&"paper.cites.paper".into(), &"main".into()));
+    assert_eq!(tables("edge_tables").len(), 7);
+    let bytes: u64 = tables("edge_tables").iter().map(|table| table["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(result["main_memory_bytes"], bytes);
+    let small = girih(&[&command[..command.len() - 3], &["--memory", "20GB", "--json"]].concat());
+    assert_eq!((small.code, &small.events()[0]["fits"]), (Some(1), &false.into()), "{}", small.err);
+}

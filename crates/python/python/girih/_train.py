@@ -20,7 +20,7 @@ _SETTINGS: dict[str, tuple[str, str]] = {
     **{
         name: ("model", name)
         for name in (
-            "layers hidden dropout input_dropout aggregate_once aggregator bases self_weight heads out_heads attention_dropout slope hops "
+            "layers hidden dropout input_dropout aggregate_once aggregator bases blocks self_weight heads out_heads attention_dropout slope hops "
             "teleport mixing normalization residual norm jump"
         ).split()
     },

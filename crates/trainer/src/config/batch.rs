@@ -60,7 +60,7 @@ pub enum SaintKind {
     Walk,
 }
 
-/// Method that computes the logits for evaluation in mini-batch runs. Neither method samples.
+/// Method that computes the logits for evaluation in mini-batch runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScoreBy {
@@ -68,6 +68,9 @@ pub enum ScoreBy {
     Graph,
     /// Layer-wise inference: one layer after the other, for a chunk of nodes at a time.
     Layers,
+    /// Batches of sampled neighbors, with the fan-out of training and the same draws in every evaluation. Training nodes are
+    /// not scored.
+    Samples,
 }
 
 /// Settings of batches, except for the number of seeds, [`TrainConfig::batch_size`](crate::TrainConfig::batch_size).

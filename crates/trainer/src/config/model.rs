@@ -108,6 +108,10 @@ pub struct ModelConfig {
     /// Number of bases of R-GCN's weights, which relations share; 0 for a weight of its own for each relation.
     #[serde(skip_serializing_if = "is_default")]
     pub bases: usize,
+    /// Number of blocks of R-GCN's weights: each is zero but for that many equal blocks along its diagonal. 0 for whole
+    /// weights. A layer whose inputs or outputs it does not divide has whole weights, too.
+    #[serde(skip_serializing_if = "is_default")]
+    pub blocks: usize,
     /// Weights of R-GCN for the row of the node itself.
     #[serde(skip_serializing_if = "is_default")]
     pub self_weight: SelfWeight,
@@ -249,6 +253,7 @@ impl Default for ModelConfig {
             jump: Jump::None,
             aggregator: Aggregator::Mean,
             bases: 0,
+            blocks: 0,
             self_weight: SelfWeight::Shared,
             own: None,
         }

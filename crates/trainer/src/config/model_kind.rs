@@ -155,7 +155,7 @@ static MLP: ModelProperties = ModelProperties {
 };
 static RGCN: ModelProperties = ModelProperties {
     name: "rgcn",
-    settings: &["bases", "self_weight"],
+    settings: &["bases", "blocks", "self_weight"],
     weights: EdgeWeights::Unread("weighs the neighbors of a type of edges alike"),
     batches: ModelBatches::Neighbors,
     exports: None,

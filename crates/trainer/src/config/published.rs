@@ -77,16 +77,20 @@ impl TrainConfig {
         }
     }
 
-    /// Default settings for triples: those of `nodes`, with batches, and without dropout and weight decay.
+    /// Default settings for triples: those of `nodes`, with batches, and without dropout and weight decay. Networks of
+    /// relations have wider layers. As each of their steps computes all entities, they have fewer and longer steps.
     fn for_triples(nodes: Self) -> Self {
+        let (reads_relations, has_heads) = (nodes.model.kind.reads_relations(), nodes.model.kind.has_heads());
+        let hidden = if reads_relations && !has_heads { 64 } else { nodes.model.hidden };
+        let (lr, batch_size) = if reads_relations { (0.01, 2048) } else { (1e-3, 512) };
         Self {
             task: TaskKind::Triples,
-            model: ModelConfig { dropout: 0.0, ..nodes.model },
-            optimizer: OptimizerConfig { lr: 1e-3, weight_decay: 0.0, decay: Decay::First, ..nodes.optimizer },
+            model: ModelConfig { hidden, dropout: 0.0, ..nodes.model },
+            optimizer: OptimizerConfig { lr, weight_decay: 0.0, decay: Decay::First, ..nodes.optimizer },
             epochs: 100,
             patience: None,
             eval_every: 5,
-            batch_size: Some(512),
+            batch_size: Some(batch_size),
             ..nodes
         }
     }

@@ -122,7 +122,7 @@ impl TrainConfig {
 type Rule = (bool, &'static str, &'static str);
 
 /// Rules on the network and its sizes.
-fn rules_of_model(model: &ModelConfig) -> [Rule; 13] {
+fn rules_of_model(model: &ModelConfig) -> [Rule; 15] {
     [
         (model.layers >= 1, "layers", "at least 1"),
         (model.layers <= 1000, "layers", "at most 1000"),
@@ -136,6 +136,8 @@ fn rules_of_model(model: &ModelConfig) -> [Rule; 13] {
         (is_share(model.slope), "slope", "at least 0 and below 1"),
         (model.hops <= 1000, "hops", "at most 1000"),
         (model.bases <= 1 << 16, "bases", "at most 65536"),
+        (model.blocks <= 1 || model.bases == 0, "blocks", "left out with bases: weights have one form"),
+        (model.blocks <= 1 || model.hidden.is_multiple_of(model.blocks), "blocks", "a divisor of hidden"),
         ((0.0..=1.0).contains(&model.teleport), "teleport", "from 0 to 1"),
     ]
 }

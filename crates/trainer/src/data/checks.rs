@@ -33,9 +33,10 @@ impl Trainable {
         let outline = dataset.outline();
         let reads_relations = input_spec.relations.is_some();
         check_trainable(&outline, config, reads_relations)?;
-        let has_features = !reads_relations || outline.n_features > 0;
-        let features =
-            if has_features { NodeFeatures::take(&mut dataset, None, config.seed)? } else { NodeFeatures::None };
+        let features = match reads_relations {
+            true => NodeFeatures::take_any(&mut dataset, config.seed)?,
+            false => NodeFeatures::take(&mut dataset, None, config.seed)?,
+        };
         let labels = dataset.labels.take().expect("checked");
         Ok(Self { dataset, features, labels })
     }

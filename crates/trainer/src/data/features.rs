@@ -17,6 +17,14 @@ pub(crate) enum NodeFeatures {
 }
 
 impl NodeFeatures {
+    /// As [`take`](Self::take), for a model that learns rows of its own where there are no features and no rule.
+    ///
+    /// # Errors
+    /// When the data has no nodes, or users and items instead.
+    pub(crate) fn take_any(dataset: &mut Dataset, seed: u64) -> Result<Self, TrainError> {
+        if dataset.n_features() == 0 { Ok(Self::None) } else { Self::take(dataset, None, seed) }
+    }
+
     /// Takes the features out of a data set. Generated features are computed from `messages`, the edges of message
     /// passing: for link prediction, all but the held-out links. `seed` is the seed of random walks.
     ///

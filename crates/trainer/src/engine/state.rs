@@ -205,6 +205,12 @@ impl<'a, B: Backend> RunState<'a, B> {
         Self { shares_batches: shares, ..self }
     }
 
+    /// Number of the run in its session.
+    #[must_use]
+    pub(crate) fn run(&self) -> u64 {
+        self.run
+    }
+
     /// Number of epochs done.
     #[must_use]
     pub fn epochs_done(&self) -> u64 {

@@ -163,7 +163,7 @@ impl BatchPlan {
             in_place: false,
             by_device: false,
             sums: None,
-            features: 0,
+            features: words_of_codes(data, &spec.layers[0].sources),
             topology: 0,
             arriving: 0,
             by_layers: false,
@@ -303,6 +303,18 @@ impl BatchPlan {
         };
         Inputs { graphs, features: Some(features), propagated: None, n_nodes, relations: None, ranks: None }
     }
+}
+
+/// 32-bit words of the codes of some node types, which devices hold and decode if a code book makes them.
+fn words_of_codes(data: &DataSizes, node_types: &[usize]) -> usize {
+    if !data.has_code_book {
+        return 0;
+    }
+    let bytes_of = |&of: &usize| match data.type_features.get(of) {
+        Some(features) => data.relations.node_types[of] * features.code_bytes.unwrap_or(0),
+        None => data.n_nodes * data.code_bytes.unwrap_or(0),
+    };
+    node_types.iter().map(bytes_of).sum::<usize>().div_ceil(size_of::<f32>())
 }
 
 /// Blocks of a batch, from the inputs on; `None` where the fan-out is invalid.

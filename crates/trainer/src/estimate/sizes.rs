@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use girih_compress::CodecSpec;
 use girih_compute::{Dtype, Shape, Symbolic, SymbolicMatrix};
-use girih_datasets::{Dataset, Features, Interactions, TypeFeatures, TypeWidth};
+use girih_datasets::{Dataset, Features, Interactions, Outline, TypeFeatures, TypeWidth};
 use girih_features::HostRows;
 use girih_graph_format::{Csr, RelationSizes, Schema};
 
@@ -84,6 +84,11 @@ impl InteractionSizes {
     }
 }
 
+/// Features of the node types of a data set that has several.
+fn features_of_types(dataset: &Dataset) -> impl Iterator<Item = &Features> {
+    dataset.typed.iter().flat_map(|typed| typed.features.iter().filter_map(TypeFeatures::given))
+}
+
 /// Number of edges of the `n` rows with the most edges.
 fn edges_of_largest(graph: &Csr, n: usize) -> usize {
     let mut largest = BinaryHeap::with_capacity(n.min(graph.n_rows()) + 1);
@@ -149,6 +154,31 @@ impl DataSizes {
         }
     }
 
+    /// Sizes of a [generated data set](girih_datasets::generate::large_outline) that is not made, with features as codes
+    /// of a codec, if one is given. Without types, its graph is undirected.
+    #[must_use]
+    pub fn of_generated(outline: &Outline, codec: Option<CodecSpec>) -> Self {
+        let [n_train, n_val, n_test] = outline.splits.first().copied().unwrap_or_default();
+        let code_bytes = |width: usize| codec.filter(|_| width > 0).map(|codec| codec.row_bytes(width));
+        let of_type = |&width: &TypeWidth| {
+            let code_bytes = if let TypeWidth::Given(width) = width { code_bytes(width) } else { None };
+            TypeFeatureSizes { width, nnz: None, code_bytes }
+        };
+        Self {
+            symmetric: outline.schema.is_none(),
+            code_bytes: code_bytes(outline.n_features),
+            has_code_book: codec.is_some_and(CodecSpec::has_book),
+            multi_label: outline.multi_label,
+            n_train,
+            n_scored: n_train + n_val + n_test,
+            schema: outline.schema.clone(),
+            relations: outline.relations.clone(),
+            type_features: outline.type_widths.iter().map(of_type).collect(),
+            target: outline.target,
+            ..Self::undirected(outline.n_nodes, outline.n_edges, outline.n_features, outline.n_classes)
+        }
+    }
+
     /// Sizes of a loaded data set.
     #[must_use]
     pub fn of(dataset: &Dataset) -> Self {
@@ -168,10 +198,11 @@ impl DataSizes {
                 Some(Features::Compressed(features)) => Some(features.codec().row_bytes()),
                 _ => None,
             },
-            has_code_book: match &dataset.features {
-                Some(Features::Compressed(features)) => features.codec().spec().has_book(),
-                _ => false,
-            },
+            has_code_book: dataset
+                .features
+                .iter()
+                .chain(features_of_types(dataset))
+                .any(|features| matches!(features, Features::Compressed(rows) if rows.codec().spec().has_book())),
             n_classes: dataset.n_classes(),
             multi_label: dataset.is_multi_label(),
             n_train: dataset.splits.first().map_or(0, |split| split.train.len()),
@@ -257,12 +288,12 @@ impl DataSizes {
         Graph::Whole(symbolic.sparse(Shape::new(self.n_nodes, self.n_nodes), nnz, self.weighted, self.symmetric))
     }
 
-    /// Symbolic relations of a typed graph, if the model reads them.
+    /// Symbolic relations of a typed graph, if the model reads them; without the graph, the features of node types alone.
     pub(super) fn relations(
         &self,
         device: (&Symbolic, bool),
         input_spec: &InputSpec,
-        precision: Dtype,
+        (precision, has_graph): (Dtype, bool),
     ) -> Result<Option<RelationInput<Symbolic>>, TrainError> {
         let Some(spec) = &input_spec.relations else { return Ok(None) };
         let of_type = |&node_type: &usize| {
@@ -272,6 +303,10 @@ impl DataSizes {
             Some(TypeRows::Features(symbolic_features(device, shape, stored, input_spec, precision)))
         };
         let first_rows = spec.layers[0].sources.iter().map_while(of_type).collect();
+        if !has_graph {
+            let placed = (0, self.n_nodes);
+            return Ok(Some(RelationInput { layers: Vec::new(), first_rows, learned: None, placed }));
+        }
         Ok(Some(RelationInput::symbolic(device.0, &self.relations, spec, first_rows)?))
     }
 

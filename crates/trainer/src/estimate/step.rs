@@ -9,7 +9,7 @@ use super::minibatch::{BatchPlan, LayerCosts, LayerPlan, PlannedRows};
 use super::task::Task;
 use super::{DataSizes, Plan, PlanDevice, Share};
 use crate::TrainError;
-use crate::config::{Combination, GraphPlacement, TaskKind, TrainConfig, supported};
+use crate::config::{Combination, DEFAULT_BATCH_SIZE, GraphPlacement, ScoreBy, TaskKind, TrainConfig, supported};
 use crate::engine::Optimizer;
 use crate::layers::Inputs;
 use crate::minibatch;
@@ -41,8 +41,11 @@ impl Plan {
         let (n_train, whole) = (data.n_train, data.as_stored(symbolic, config));
         let data =
             &among.map_or_else(|| data.clone(), |ranks| data.of_rank(ranks.own().len())).as_stored(symbolic, config);
-        let by_layers =
-            config.batch.is_sampled() && among.is_none() && minibatch::scores_by_layers(config, &*state.model)?;
+        let method = match config.batch.is_sampled() && among.is_none() {
+            true => minibatch::method_of_scores(config, &*state.model)?,
+            false => ScoreBy::Graph,
+        };
+        let by_layers = method == ScoreBy::Layers;
         let input_spec = match config.batch.is_sampled() {
             true if by_layers => InputSpec { graph: None, ..minibatch::raw(&state.model.input_spec()) },
             true => minibatch::raw(&state.model.input_spec()),
@@ -50,7 +53,8 @@ impl Plan {
         };
         let graph = blocks.unwrap_or_else(|| input_spec.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
         let inputs = data.inputs((symbolic, is_main_memory), graph, &input_spec, config)?;
-        let relations = data.relations((symbolic, is_main_memory), &input_spec, config.precision)?;
+        let has_graph = method == ScoreBy::Graph;
+        let relations = data.relations((symbolic, is_main_memory), &input_spec, (config.precision, has_graph))?;
         let inputs = Inputs { ranks: ranks.clone(), relations, ..inputs };
         let task = data.task(symbolic, config, &*state.model, (links.as_ref(), n_train))?;
         // Ranks that partition the data hold patches when they train on mini-batches.
@@ -71,7 +75,7 @@ impl Plan {
         dry_run.step(&mut state, sampled.as_ref(), &mut pool)?;
         let (stepped, traffic) = (symbolic.cost(), exchanged(among, traffic));
 
-        let evaluation = dry_run.evaluate(&state, by_layers, &mut pool)?;
+        let evaluation = dry_run.evaluate(&state, (method, sampled.as_ref()), &mut pool)?;
         dry_run.evaluate_unrounded(&state, &mut pool)?;
         let evaluated = symbolic.cost();
 
@@ -169,22 +173,31 @@ impl DryRun<'_> {
         Ok(())
     }
 
-    /// Scores all nodes of the split, layer by layer or in one pass over the whole graph, and returns the costs.
+    /// Scores all nodes of the split by a method, and returns the costs.
     fn evaluate(
         &self,
         state: &ModelState,
-        by_layers: bool,
+        (method, batches): (ScoreBy, Option<&BatchPlan>),
         pool: &mut Pool<Symbolic>,
     ) -> Result<LayerCosts, TrainError> {
         let &Self { symbolic, config, is_main_memory, ranks, data, inputs, task } = self;
         let ModelState { model, params, .. } = state;
-        if let Some(layers) = model.as_layers().filter(|_| by_layers) {
+        if let Some(layers) = model.as_layers().filter(|_| method == ScoreBy::Layers) {
             let keeps_on_host = config.tiers.features.is_some() && !is_main_memory;
             let is_ahead = config.batch.prefetch > 0 && !is_main_memory;
             let scores = LayerPlan { layers, input_spec: model.input_spec(), keeps_on_host, is_main_memory, is_ahead };
             return scores.evaluate((symbolic, params, pool), data, inputs);
         }
         let begun = symbolic.cost().seconds;
+        if let Some(batches) = batches.filter(|_| method == ScoreBy::Samples) {
+            let n_scored = data.n_scored.saturating_sub(data.n_train);
+            let n_batches = n_scored.div_ceil(config.batch_size.unwrap_or(DEFAULT_BATCH_SIZE)) as f64;
+            let batch = batches.inputs((symbolic, is_main_memory), data, inputs, config.precision);
+            let mut tape = Tape::new(symbolic, params, pool, Mode::Evaluate);
+            model.forward(&mut tape, &batch)?;
+            drop(tape);
+            return Ok(LayerCosts { seconds: n_batches * (symbolic.cost().seconds - begun), host_bytes: 0 });
+        }
         let mut tape = Tape::new(symbolic, params, pool, Mode::Evaluate).among(ranks);
         let output = model.forward(&mut tape, inputs)?;
         task.evaluate(&mut tape, output)?;

@@ -29,7 +29,7 @@ use super::batches::{Drawn, SeedLists};
 use super::data::MiniBatchData;
 use super::device::{DeviceBatch, DeviceBatches, FeatureLoader};
 use super::host_batch::HostBlock;
-use super::scoring::LayerInference;
+use super::scoring::{HiddenInference, NodeInference};
 use crate::TrainError;
 use crate::engine::RunState;
 use crate::layers::{FeatureInput, Inputs, LayerGraphs};
@@ -198,20 +198,22 @@ impl<'a, B: MiniBatchBackend> Layerwise<'a, B> {
     }
 }
 
-impl<B: MiniBatchBackend> LayerInference<B> for Layerwise<'_, B> {
+impl<B: MiniBatchBackend> NodeInference<B> for Layerwise<'_, B> {
     fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
         let layers = model.as_layers().expect("runs that score by layers ask first");
         self.rows_after(layers.n_layers(), model, state)
     }
 
+    fn is_shared(&self) -> bool {
+        self.world.is_some()
+    }
+}
+
+impl<B: MiniBatchBackend> HiddenInference<B> for Layerwise<'_, B> {
     fn hidden(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<Option<B::Matrix>, TrainError> {
         let layers = model.as_layers().expect("runs that score by layers ask first");
         let n_hidden = layers.n_layers() - 1;
         if n_hidden == 0 { Ok(None) } else { self.rows_after(n_hidden, model, state).map(Some) }
-    }
-
-    fn is_shared(&self) -> bool {
-        self.world.is_some()
     }
 }
 

@@ -55,7 +55,7 @@ pub use link_session::{Embedded, embed, embed_model};
 pub use neighborhoods::Neighborhoods;
 pub(crate) use partitioned::{PatchData, PatchOptions, check_patches_of};
 pub(crate) use policy::{no_neighbors, raw, reads_in_place, summed};
-pub(crate) use scoring::scores_by_layers;
+pub(crate) use scoring::method_of_scores;
 pub(crate) use session::MiniBatchSession;
 pub(crate) use tiers::{check_features, frequencies, frequencies_and_reads};
 pub(crate) use timed::TimedLinkSession;

@@ -1,5 +1,5 @@
-//! [`Scoring`] and [`LayerwiseClassifier`]: scores of classifiers on mini-batches, in one pass over the graph or layer by
-//! layer.
+//! [`Scoring`] and [`SubsetClassifier`]: scores of classifiers on mini-batches, in one pass over the graph, layer by layer,
+//! or on samples.
 
 use girih_compute::Backend;
 use girih_datasets::{Labels, Split};
@@ -13,20 +13,13 @@ use crate::models::Model;
 use crate::tape::Targets;
 use crate::tasks::nodes::{Classifier, Task};
 
-/// Layer-wise inference for some nodes, on a graph of any kind.
-pub(crate) trait LayerInference<B: Backend> {
+/// Inference for some nodes, on a graph of any kind: layer by layer, or on samples.
+pub(crate) trait NodeInference<B: Backend> {
     /// Logits with the current parameters: a row for each node, in order.
     ///
     /// # Errors
     /// When the device or another rank fails, or the device's memory does not suffice.
     fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError>;
-
-    /// Rows of the last hidden layer with the current parameters: a row for each node, in order. `None` if there is no
-    /// hidden layer.
-    ///
-    /// # Errors
-    /// As [`logits`](Self::logits).
-    fn hidden(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<Option<B::Matrix>, TrainError>;
 
     /// Whether ranks share the work, so that all of them must call.
     fn is_shared(&self) -> bool {
@@ -34,58 +27,86 @@ pub(crate) trait LayerInference<B: Backend> {
     }
 }
 
+/// Inference that stops at hidden layers, too.
+pub(crate) trait HiddenInference<B: Backend>: NodeInference<B> {
+    /// Rows of the last hidden layer with the current parameters: a row for each node, in order. `None` if there is no
+    /// hidden layer.
+    ///
+    /// # Errors
+    /// As [`logits`](NodeInference::logits).
+    fn hidden(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<Option<B::Matrix>, TrainError>;
+}
+
 /// Targets of the scores of a classifier.
 pub(super) enum Scoring<B: Backend> {
     /// Targets of all nodes.
     Graph(Targets<B>),
-    /// Nodes of each split, whose logits are computed layer by layer.
-    Layers(Vec<SplitNodes<B>>),
+    /// Nodes of each split, the only ones whose logits are computed, with their targets.
+    Nodes(Vec<(SplitNodes, Targets<B>)>),
+    /// Validation and test nodes of each split.
+    Samples(Vec<SplitNodes>),
 }
 
-/// Nodes of a split, ascending, with labels and targets. Ids are positions among them.
-pub(super) struct SplitNodes<B: Backend> {
-    nodes: Vec<NodeId>,
-    labels: Labels,
-    targets: Targets<B>,
-    split: Split,
+/// Nodes of a split, ascending, with their labels. Ids are positions among them.
+pub(super) struct SplitNodes {
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) labels: Labels,
+    pub(super) split: Split,
 }
 
-/// Whether scores of a run of `config` are computed layer by layer. They are if the configuration says so. They also
-/// are if devices do not hold all data and the model can.
+/// Method that computes the scores of a run of `config`: that of the configuration. Without one, it is layer by layer if
+/// devices do not hold all data and the model can.
 ///
 /// # Errors
-/// When the configuration requests it and the model cannot.
-pub(crate) fn scores_by_layers<B: Backend>(config: &TrainConfig, model: &dyn Model<B>) -> Result<bool, TrainError> {
+/// When the configuration requests scores layer by layer and the model cannot.
+pub(crate) fn method_of_scores<B: Backend>(config: &TrainConfig, model: &dyn Model<B>) -> Result<ScoreBy, TrainError> {
     let can = model.as_layers().is_some();
     match config.batch.score_by {
-        Some(ScoreBy::Graph) => Ok(false),
         Some(ScoreBy::Layers) if !can => Err(TrainError::invalid(format!(
             "--score-by layers is not possible for this {}: a layer reads more than the rows of the layer before it (batch \
              normalisation, jumping knowledge, several hops); give --score-by graph",
             config.model.name()
         ))),
-        Some(ScoreBy::Layers) => Ok(true),
-        None => Ok(can && !config.tiers.is_default()),
+        Some(method) => Ok(method),
+        None if can && !config.tiers.is_default() => Ok(ScoreBy::Layers),
+        None => Ok(ScoreBy::Graph),
     }
 }
 
 impl<B: Backend> Scoring<B> {
-    /// Targets for scores of some splits, layer by layer or not.
+    /// Targets for scores of some splits.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
-    pub(super) fn new(backend: &B, labels: &Labels, splits: &[Split], by_layers: bool) -> Result<Self, TrainError> {
-        if !by_layers {
-            return Ok(Self::Graph(Targets::upload(backend, labels)?));
-        }
-        let nodes = |split| SplitNodes::new(backend, labels, split);
-        Ok(Self::Layers(splits.iter().map(nodes).collect::<Result<_, _>>()?))
+    pub(super) fn new(backend: &B, labels: &Labels, splits: &[Split], method: ScoreBy) -> Result<Self, TrainError> {
+        let with_targets = |split| -> Result<_, TrainError> {
+            let nodes = SplitNodes::new(labels, split);
+            let targets = Targets::upload(backend, &nodes.labels)?;
+            Ok((nodes, targets))
+        };
+        let held_out = |split: &Split| SplitNodes::new(labels, &Split { train: Vec::new(), ..split.clone() });
+        Ok(match method {
+            ScoreBy::Graph => Self::Graph(Targets::upload(backend, labels)?),
+            ScoreBy::Layers => Self::Nodes(splits.iter().map(with_targets).collect::<Result<_, _>>()?),
+            ScoreBy::Samples => Self::Samples(splits.iter().map(held_out).collect()),
+        })
     }
 
-    /// Task on split number `at`; and the nodes that its rows are of, if logits are computed layer by layer.
+    /// Validation and test nodes of split number `at`, if scores are those of samples.
+    pub(super) fn sampled(&self, at: usize) -> Option<&SplitNodes> {
+        match self {
+            Self::Samples(splits) => Some(&splits[at]),
+            Self::Graph(_) | Self::Nodes(_) => None,
+        }
+    }
+
+    /// Task on split number `at`; and the nodes that its rows are of, if only theirs are computed.
     ///
     /// # Errors
     /// When the device's memory does not suffice.
+    ///
+    /// # Panics
+    /// When scores are those of samples.
     pub(super) fn task<'a>(
         &'a self,
         backend: &B,
@@ -94,38 +115,35 @@ impl<B: Backend> Scoring<B> {
     ) -> Result<(Task<'a, B>, Option<&'a [NodeId]>), TrainError> {
         match self {
             Self::Graph(targets) => Ok((Task::new(backend, labels, targets, &splits[at])?, None)),
-            Self::Layers(splits) => {
-                let SplitNodes { nodes, labels, targets, split } = &splits[at];
+            Self::Nodes(splits) => {
+                let (SplitNodes { nodes, labels, split }, targets) = &splits[at];
                 Ok((Task::new(backend, labels, targets, split)?, Some(nodes)))
             }
+            Self::Samples(_) => panic!("samples are scored batch by batch"),
         }
     }
 }
 
-impl<B: Backend> SplitNodes<B> {
+impl SplitNodes {
     /// Nodes of a split, with their labels.
-    ///
-    /// # Errors
-    /// When the device's memory does not suffice.
-    fn new(backend: &B, labels: &Labels, split: &Split) -> Result<Self, TrainError> {
+    fn new(labels: &Labels, split: &Split) -> Self {
         let nodes = split.nodes();
         let labels = labels.of_nodes(&nodes);
         let place = |node: &NodeId| nodes.binary_search(node).expect("a node of the split") as NodeId;
         let [train, val, test] = split.parts().map(|(_, part)| part.iter().map(place).collect());
-        let targets = Targets::upload(backend, &labels)?;
-        Ok(Self { labels, targets, split: Split { train, val, test }, nodes })
+        Self { labels, split: Split { train, val, test }, nodes }
     }
 }
 
-/// A node classifier whose logits are computed layer by layer.
-pub(crate) struct LayerwiseClassifier<'a, B: Backend, L> {
+/// A node classifier whose logits are computed for the nodes of its task alone.
+pub(crate) struct SubsetClassifier<'a, B: Backend, L> {
     /// Inference for the nodes of the classifier's task.
-    pub(crate) layers: L,
+    pub(crate) inference: L,
     /// Model and task.
     pub(crate) classifier: Classifier<'a, B>,
 }
 
-impl<'a, B: MiniBatchBackend, L: LayerInference<B>> Scorer<'a, B> for LayerwiseClassifier<'a, B, L> {
+impl<'a, B: MiniBatchBackend, L: NodeInference<B>> Scorer<'a, B> for SubsetClassifier<'a, B, L> {
     fn model(&self) -> &dyn Model<B> {
         self.classifier.model()
     }
@@ -139,16 +157,16 @@ impl<'a, B: MiniBatchBackend, L: LayerInference<B>> Scorer<'a, B> for LayerwiseC
     }
 
     fn is_shared(&self) -> bool {
-        self.layers.is_shared()
+        self.inference.is_shared()
     }
 
     fn evaluate(&self, state: &mut RunState<'a, B>) -> Result<Scores, TrainError> {
-        let logits = self.layers.logits(self.model(), state)?;
+        let logits = self.inference.logits(self.model(), state)?;
         self.classifier.evaluate(state, Some(&logits))
     }
 
     fn test_report(&self, state: &mut RunState<'a, B>) -> Result<Option<TestReport>, TrainError> {
-        let logits = self.layers.logits(self.model(), state)?;
+        let logits = self.inference.logits(self.model(), state)?;
         self.classifier.test_report(state, Some(&logits)).map(Some)
     }
 }

@@ -12,9 +12,10 @@ use girih_sampling::ClusterSampler;
 use super::batches::{BatchOptions, block_draws};
 use super::data::{DataUse, MiniBatchData};
 use super::inference::Layerwise;
-use super::scoring::{LayerwiseClassifier, Scoring, scores_by_layers};
+use super::scoring::{Scoring, SubsetClassifier, method_of_scores};
 use super::{Batches, MiniBatch};
 use crate::TrainError;
+use crate::config::ScoreBy;
 use crate::data::Trainable;
 use crate::engine::{CacheReport, ModelSource, RunState, Scorer};
 use crate::tasks::nodes::Classifier;
@@ -42,14 +43,15 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         let input_spec = source.input_spec(backend)?;
         let Trainable { dataset, features, labels } = Trainable::check(dataset, config, &input_spec)?;
         let (model, _) = source.build(backend, 0, None)?;
-        let by_layers = scores_by_layers(config, &*model)?;
+        let method = method_of_scores(config, &*model)?;
         let splits = dataset.splits;
-        let scoring = Scoring::new(backend, &labels, &splits, by_layers)?;
+        let scoring = Scoring::new(backend, &labels, &splits, method)?;
         let seeds = splits.first().map_or(&[][..], |split| &split.train);
         let clusters = match clusters {
             None => config.batch.cluster_sampler(&dataset.graph)?,
             found => found,
         };
+        let by_layers = method == ScoreBy::Layers;
         let data_use = DataUse { seeds, n_devices, by_layers, host_samples: source.sampler().is_some() };
         let batch_data = MiniBatchData::new(backend, dataset.graph, features, &input_spec, config, data_use)?;
         Ok(Self { batch_data, scoring, labels, splits, source, clusters })
@@ -76,8 +78,8 @@ impl<'m, B: MiniBatchBackend> MiniBatchSession<'m, B> {
         let scorer: Box<dyn Scorer<'a, B> + 'a> = match nodes {
             None => Box::new(classifier),
             Some(nodes) => {
-                let layers = Layerwise::new(&self.batch_data, nodes).among(world);
-                Box::new(LayerwiseClassifier { layers, classifier })
+                let inference = Layerwise::new(&self.batch_data, nodes).among(world);
+                Box::new(SubsetClassifier { inference, classifier })
             }
         };
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));

@@ -12,7 +12,7 @@ use super::batches::{Batches, EpochBatches, SeedLists};
 use super::device::{DeviceBatch, DeviceBatches};
 use super::host_batch::HostBatch;
 use super::prefetch::CollectivePrefetcher;
-use super::scoring::LayerInference;
+use super::scoring::{HiddenInference, NodeInference};
 use crate::TrainError;
 use crate::engine::{
     BatchDone, Control, PartialEpoch, Run, RunState, Scorer, Scores, StageTimes, StepCallback, Stopwatch, TestReport,
@@ -100,8 +100,8 @@ impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn logits(&mut self, layers: &dyn LayerInference<B>) -> Result<Matrix, TrainError> {
-        let logits = layers.logits(self.scorer.model(), &mut self.state)?;
+    pub(crate) fn logits(&mut self, inference: &dyn NodeInference<B>) -> Result<Matrix, TrainError> {
+        let logits = inference.logits(self.scorer.model(), &mut self.state)?;
         Ok(self.state.backend.download(&logits)?)
     }
 
@@ -109,7 +109,7 @@ impl<'a, B: MiniBatchBackend> MiniBatch<'a, B> {
     ///
     /// # Errors
     /// When the backend fails.
-    pub(crate) fn hidden(&mut self, layers: &dyn LayerInference<B>) -> Result<Option<Matrix>, TrainError> {
+    pub(crate) fn hidden(&mut self, layers: &dyn HiddenInference<B>) -> Result<Option<Matrix>, TrainError> {
         let hidden = layers.hidden(self.scorer.model(), &mut self.state)?;
         Ok(hidden.map(|hidden| self.state.backend.download(&hidden)).transpose()?)
     }

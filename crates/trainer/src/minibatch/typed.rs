@@ -1,6 +1,7 @@
 //! Mini-batches of typed graphs, for models that read relations.
 
 mod layerwise;
+mod samples;
 mod seeds;
 mod session;
 

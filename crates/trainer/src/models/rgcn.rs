@@ -15,7 +15,7 @@ use crate::tape::{LinearOptions, ParamId, ParamInit, SpmmOptions, Tape, Var};
 ///
 /// An [`Entry`] makes the first rows of several types of nodes, and always those of `GraphSAGE` over relations. Without
 /// any features, the first layer of R-GCN learns a row for each node and relation instead of `W_r·h_u`: only those rows
-/// that edges read. With bases, `W_r = Σ_b a[r, b]·V_b`.
+/// that edges read. With bases, `W_r = Σ_b a[r, b]·V_b`. With blocks, `W_r` is zero but for blocks along its diagonal.
 pub struct Rgcn {
     entry: Option<Entry>,
     layers: Vec<Layer>,
@@ -31,10 +31,11 @@ struct Layer {
 }
 
 /// Weights of the relations. `Each` has the elements of `W_r` in row `r`; in a first layer without features, it has the
-/// learned rows.
+/// learned rows. Row `r` of `Blocks` has the `n` blocks of `W_r`, one after the other.
 enum Weights {
     Each(ParamId),
     Bases { coefficients: ParamId, bases: ParamId },
+    Blocks { weights: ParamId, n: usize },
 }
 
 /// Widths of a layer. A first layer that learns rows has as many inputs as there are nodes.
@@ -96,6 +97,9 @@ impl Rgcn {
             let layer = i + usize::from(entry.is_some());
             Layer::new(init, config, (layer, dims, &types[i]), Widths { inputs, outputs, learns_rows })
         })?;
+        if config.blocks > 1 && layers.iter().all(|layer| !matches!(layer.weights, Weights::Blocks { .. })) {
+            return Err(ComputeError::argument(config.kind.name(), no_blocks(config, dims)));
+        }
         let masks_features = config.input_dropout() > 0.0;
         let spec = RelationSpec {
             layers: types,
@@ -189,6 +193,17 @@ impl<B: Backend> Model<B> for Rgcn {
     }
 }
 
+/// Complaint that no layer has weights of blocks.
+fn no_blocks(config: &ModelConfig, dims: &Dims) -> String {
+    let ModelConfig { blocks, hidden, layers, .. } = config;
+    let n_classes = dims.n_classes;
+    format!(
+        "{blocks} blocks divide the weights of no layer: {layers} layers go from the first rows through a width of {hidden} \
+         to {n_classes} classes, and both widths of a layer must be multiples; give more layers, another width, or learned \
+         first rows (--features-from embedding:WIDTH)"
+    )
+}
+
 impl Layer {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
@@ -196,7 +211,7 @@ impl Layer {
         (layer, dims, types): (usize, &Dims, &LayerTypes),
         widths: Widths,
     ) -> Result<Self, ComputeError> {
-        let weights = Weights::new(init, config.bases, (layer, dims, types), widths)?;
+        let weights = Weights::new(init, config, (layer, dims, types), widths)?;
         let own = match widths.learns_rows {
             true => {
                 OwnWeights::of_nodes(init, config.self_weight, (layer, dims, types), (dims.n_nodes, widths.outputs))?
@@ -219,14 +234,14 @@ impl Layer {
             unreachable!("the model asked for means");
         };
         let mut add = self.own.product(tape, relations, own)?;
-        let weights = self.weights.of_relations(tape)?;
+        let weights = self.weights.of_relations(tape, self.outputs)?;
         if let Some(TransformedRelations { pairs, means }) = transformed {
             let of_pairs = tape.gather_rows(rows, &pairs.rows.ids, pairs.rows.n)?;
-            let products = tape.linear_runs(&pairs.runs, of_pairs, weights, self.outputs)?;
+            let products = weights.products(tape, &pairs.runs, of_pairs)?;
             add = Some(tape.spmm(means, products, SpmmOptions { add, ..SpmmOptions::default() })?);
         }
         let means = tape.spmm(means, rows, SpmmOptions::default())?;
-        let products = tape.linear_runs(runs, means, weights, self.outputs)?;
+        let products = weights.products(tape, runs, means)?;
         let bias = Some(tape.param(self.bias));
         tape.spmm(sums, products, SpmmOptions { weights: None, bias, activation, mask, add })
     }
@@ -248,13 +263,18 @@ impl Layer {
 impl Weights {
     fn new<B: Backend>(
         init: &mut ParamInit<'_, B>,
-        n_bases: usize,
+        config: &ModelConfig,
         (layer, dims, types): (usize, &Dims, &LayerTypes),
         Widths { inputs, outputs, learns_rows }: Widths,
     ) -> Result<Self, ComputeError> {
-        let fans = (inputs, outputs);
+        let (n_bases, n_blocks, fans) = (config.bases, config.blocks.max(1), (inputs, outputs));
         let (n_relations, n_pairs) =
             (types.relations.len(), types.pair_runs(&dims.relations).last().copied().unwrap_or(0));
+        if n_blocks > 1 && !learns_rows && [inputs, outputs].iter().all(|width| width.is_multiple_of(n_blocks)) {
+            let fans = (inputs / n_blocks, outputs / n_blocks);
+            let weights = init.glorot_of(layer, "blocks", Shape::new(n_relations, inputs * fans.1), fans)?;
+            return Ok(Self::Blocks { weights, n: n_blocks });
+        }
         if n_bases == 0 {
             let each = Shape::new(n_relations, inputs * outputs);
             let shape = if learns_rows { Shape::new(n_pairs, outputs) } else { each };
@@ -270,15 +290,21 @@ impl Weights {
         })
     }
 
-    /// Weights of the relations, a row for each.
-    fn of_relations<B: Backend>(&self, tape: &mut Tape<'_, B>) -> Result<Var, ComputeError> {
-        match *self {
-            Self::Each(weights) => Ok(tape.param(weights)),
+    /// Weights of the relations, with `outputs` columns each.
+    fn of_relations<B: Backend>(&self, tape: &mut Tape<'_, B>, outputs: usize) -> Result<WeightsOnTape, ComputeError> {
+        let blocks = match *self {
+            Self::Each(weights) => vec![tape.param(weights)],
             Self::Bases { coefficients, bases } => {
                 let (coefficients, bases) = (tape.param(coefficients), tape.param(bases));
-                tape.linear(coefficients, bases, LinearOptions::default())
+                vec![tape.linear(coefficients, bases, LinearOptions::default())?]
             }
-        }
+            Self::Blocks { weights, n } => {
+                let weights = tape.param(weights);
+                let len = tape.shape(weights).cols / n;
+                (0..n).map(|at| tape.columns(weights, at * len, len)).collect::<Result<_, _>>()?
+            }
+        };
+        Ok(WeightsOnTape { blocks, outputs })
     }
 
     /// Learned rows of pairs of a node and a relation.
@@ -293,6 +319,30 @@ impl Weights {
                 let (coefficients, bases) = (tape.param(coefficients), tape.param(bases));
                 tape.basis_rows((&learned.pairs, learned.n_pairs), coefficients, bases)
             }
+            Self::Blocks { .. } => unreachable!("learned rows are no products"),
         }
+    }
+}
+
+/// Weights of the relations of a layer. Row `r` of the `i`-th variable has the elements of the `i`-th block on the
+/// diagonal of `W_r`; a whole `W_r` is its only block.
+struct WeightsOnTape {
+    blocks: Vec<Var>,
+    outputs: usize,
+}
+
+impl WeightsOnTape {
+    /// Products `X·W_r` of the rows of each run `r`, see [`Tape::linear_runs`].
+    fn products<'a, B: Backend>(&self, tape: &mut Tape<'a, B>, runs: &'a [usize], x: Var) -> Result<Var, ComputeError> {
+        if let [whole] = self.blocks[..] {
+            return tape.linear_runs(runs, x, whole, self.outputs);
+        }
+        let (n, inputs) = (self.blocks.len(), tape.shape(x).cols);
+        let product = |(at, &weights): (usize, &Var)| {
+            let columns = tape.columns(x, at * inputs / n, inputs / n)?;
+            tape.linear_runs(runs, columns, weights, self.outputs / n)
+        };
+        let parts = self.blocks.iter().enumerate().map(product).collect::<Result<Vec<_>, _>>()?;
+        tape.concat(&parts)
     }
 }

@@ -100,7 +100,8 @@ impl<'a, B: Backend> Tape<'a, B> {
     /// When there are not as many, or the backend fails.
     pub fn columns(&mut self, x: Var, first: usize, n: usize) -> Result<Var, ComputeError> {
         let shape = Shape::new(self.shape(x).rows, n);
-        let mut out = self.buffer(shape)?;
+        let dtype = self.backend().dtype(self.value(x));
+        let mut out = self.pool.take(self.backend, shape, dtype)?;
         self.backend().copy_block(shape, self.value(x), (0, first), &mut out, (0, 0))?;
         Ok(self.record(out, &[x], ColumnBlock { x, first }))
     }

@@ -1,19 +1,64 @@
-//! Laws of networks of relations, in `f64`: types that share their weights change nothing, and neither do the orders of
-//! types, relations and nodes.
+//! Laws of networks of relations, in `f64` and on the CPU: types that share their weights change nothing, and neither do the
+//! orders of types, relations and nodes.
 
 use std::collections::BTreeMap;
 
+use girih_compute::{Backend, Cpu};
 use girih_datasets::{TypeFeatures, TypedData};
 use girih_graph_format::{EdgeType, NodeId, NodeType, Schema, TypedGraph};
 use girih_random::Key;
 use girih_trainer::{LayerTypes, SelfWeight};
 use proptest::prelude::*;
 
-use super::networks::move_off_zero;
 use super::*;
 
-/// Largest difference, as a share of the numbers, that the order of sums makes in `f64`.
-const ROUNDING: f64 = 1e-10;
+/// Backend that laws are checked on.
+trait Checked: Backend {
+    /// Largest difference, as a share of the numbers, that the order of sums makes.
+    const ROUNDING: f64;
+
+    fn here() -> Self;
+
+    fn elements(&self, matrix: &Self::Matrix) -> Vec<f64>;
+
+    fn made(&self, shape: Shape, values: &[f64]) -> Self::Matrix;
+}
+
+impl Checked for Reference {
+    const ROUNDING: f64 = 1e-10;
+
+    fn here() -> Self {
+        Self
+    }
+
+    fn elements(&self, matrix: &Self::Matrix) -> Vec<f64> {
+        matrix.data().to_vec()
+    }
+
+    fn made(&self, shape: Shape, values: &[f64]) -> Self::Matrix {
+        let mut matrix = self.zeros(shape, Dtype::F32).unwrap();
+        matrix.data_mut().copy_from_slice(values);
+        matrix
+    }
+}
+
+impl Checked for Cpu {
+    const ROUNDING: f64 = 2e-4;
+
+    fn here() -> Self {
+        Self::new()
+    }
+
+    fn elements(&self, matrix: &Self::Matrix) -> Vec<f64> {
+        self.download(matrix).unwrap().data().iter().map(|&value| f64::from(value)).collect()
+    }
+
+    fn made(&self, shape: Shape, values: &[f64]) -> Self::Matrix {
+        let values: Vec<f32> = values.iter().map(|&value| value as f32).collect();
+        self.upload(&Matrix::new(shape.rows, shape.cols, values).unwrap(), Dtype::F32).unwrap()
+    }
+}
+
 /// Networks with an [`Entry`](girih_trainer) for any number of node types.
 const KINDS: [ModelKind; 3] = [ModelKind::Hsage, ModelKind::Rgat, ModelKind::Hgt];
 
@@ -34,53 +79,57 @@ fn rows_of(values: &[f64], cols: usize) -> Vec<Vec<f64>> {
     values.chunks(cols.max(1)).map(<[f64]>::to_vec).collect()
 }
 
-/// Passes of a network whose parameters `set` chooses by name and shape, or keeps.
-fn outcome(
+/// Passes of a network on a backend, whose parameters `set` chooses by name and shape, or keeps.
+fn outcome<B: Checked>(
     config: &ModelConfig,
     Typed { data, classes }: &Typed,
     set: &dyn Fn(&str, Shape) -> Option<Vec<f64>>,
 ) -> (BTreeMap<String, Vec<Vec<f64>>>, Outcome) {
-    let relations = data.graph.sizes().clone();
+    let (backend, relations) = (&B::here(), data.graph.sizes().clone());
     let type_widths = data.features.iter().map(TypeFeatures::width).collect();
     let dims = Dims { n_nodes: classes.len(), n_features: 0, relations, type_widths, target: None, ..dims() };
-    let mut init = ParamInit::new(&Reference, 7, 0);
-    let model: Box<dyn Model<Reference>> = config.build(dims, &mut init).unwrap();
+    let mut init = ParamInit::new(backend, 7, 0);
+    let model: Box<dyn Model<B>> = config.build(dims, &mut init).unwrap();
     let mut params = init.finish();
-    move_off_zero(&mut params);
     let shapes: Vec<(ParamId, String, Shape)> =
-        params.iter().map(|(id, param)| (id, param.name.clone(), Reference.shape(&param.value))).collect();
+        params.iter().map(|(id, param)| (id, param.name.clone(), backend.shape(&param.value))).collect();
     let mut values = BTreeMap::new();
     for (id, name, shape) in &shapes {
-        if let Some(value) = set(name, *shape) {
-            params.value_mut(*id).data_mut().copy_from_slice(&value);
-        }
-        values.insert(name.clone(), rows_of(params.value_mut(*id).data(), shape.cols));
+        let kept = || -> Vec<f64> {
+            // Zeros are where a ReLU bends.
+            let off_zero = |(at, value): (usize, f64)| value + 0.03 * ((at as f64) * 1.7 + 0.4).sin();
+            backend.elements(params.value(*id)).into_iter().enumerate().map(off_zero).collect()
+        };
+        let value = set(name, *shape).unwrap_or_else(kept);
+        *params.value_mut(*id) = backend.made(*shape, &value);
+        values.insert(name.clone(), rows_of(&value, shape.cols));
     }
     let spec = model.input_spec();
-    let inputs = Inputs::of_graph(&Reference, data.graph.union().unwrap(), &spec).unwrap();
-    let inputs = inputs.with_relations(&Reference, data, &spec, Dtype::F32).unwrap();
-    let (targets, mut pool) = (Targets::Single(Reference.upload_ids(classes).unwrap()), Pool::default());
+    let inputs = Inputs::of_graph(backend, data.graph.union().unwrap(), &spec).unwrap();
+    let inputs = inputs.with_relations(backend, data, &spec, Dtype::F32).unwrap();
+    let (targets, mut pool) = (Targets::Single(backend.upload_ids(classes).unwrap()), Pool::default());
     let all: Vec<u32> = (0..classes.len() as u32).collect();
-    let all = Reference.upload_ids(&all).unwrap();
-    let mut gradients = Gradients::new(&Reference, &params).unwrap();
-    let mut tape = Tape::new(&Reference, &params, &mut pool, Mode::Train(Key::new(5, 1)));
+    let all = backend.upload_ids(&all).unwrap();
+    let mut gradients = Gradients::new(backend, &params).unwrap();
+    let mut tape = Tape::new(backend, &params, &mut pool, Mode::Train(Key::new(5, 1)));
     let logits = model.forward(&mut tape, &inputs).unwrap();
-    let of_nodes = rows_of(tape.value(logits).data(), CLASSES);
+    let of_nodes = rows_of(&backend.elements(tape.value(logits)), CLASSES);
     let loss = tape.loss(logits, &targets, &all).unwrap();
-    let value = loss.matrix().data()[0];
-    tape.backward(loss, &mut gradients).unwrap();
+    let value = backend.elements(loss.matrix())[0];
+    let loss = tape.backward(loss, &mut gradients).unwrap();
+    drop(loss);
     let grad = |(id, name, shape): &(ParamId, String, Shape)| {
-        let values = gradients.get(*id).map_or_else(|| vec![0.0; shape.len()], |grad| grad.data().to_vec());
+        let values = gradients.get(*id).map_or_else(|| vec![0.0; shape.len()], |grad| backend.elements(grad));
         (name.clone(), rows_of(&values, shape.cols))
     };
     let grads = shapes.iter().map(grad).collect();
     (values, Outcome { logits: of_nodes, loss: value, grads })
 }
 
-fn assert_close(found: &[f64], expected: &[f64], what: &str) -> Result<(), TestCaseError> {
+fn assert_close<B: Checked>(found: &[f64], expected: &[f64], what: &str) -> Result<(), TestCaseError> {
     prop_assert_eq!(found.len(), expected.len(), "{}", what);
     for (a, b) in found.iter().zip(expected) {
-        prop_assert!((a - b).abs() <= ROUNDING * (1.0 + a.abs().max(b.abs())), "{}: {} and {}", what, a, b);
+        prop_assert!((a - b).abs() <= B::ROUNDING * (1.0 + a.abs().max(b.abs())), "{}: {} and {}", what, a, b);
     }
     Ok(())
 }
@@ -170,6 +219,44 @@ impl Colored {
         let features = (0..self.n_colors).map(rows).collect();
         Typed { data: TypedData { graph, features, target: 0 }, classes: order.into_iter().map(Self::class).collect() }
     }
+
+    /// Compares the network of colors with that of the graph without types.
+    fn check<B: Checked>(&self, (is_mixed, heads, shared): (bool, usize, bool)) -> Result<(), TestCaseError> {
+        for kind in KINDS {
+            if is_mixed && kind != ModelKind::Hgt {
+                continue;
+            }
+            let self_weight = if shared { SelfWeight::Shared } else { SelfWeight::Type };
+            let base = ModelConfig { kind, layers: 2, hidden: 3, heads, self_weight, ..ModelConfig::default() };
+            let config = ModelConfig { dropout: 0.0, ..base };
+            let (values, expected) = outcome::<B>(&config, &self.plain(), &|_, _| None);
+            let repeated = |name: &str, shape: Shape| {
+                let of_one = &values[&of_one_type(name)];
+                Some((0..shape.rows).flat_map(|row| of_one[row % of_one.len()].clone()).collect())
+            };
+            let (_, found) = outcome::<B>(&config, &self.typed(), &repeated);
+            assert_close::<B>(&[found.loss], &[expected.loss], "loss")?;
+            for (row, v) in self.order().into_iter().enumerate() {
+                assert_close::<B>(&found.logits[row], &expected.logits[v], &format!("{kind:?}: node {v}"))?;
+            }
+            let mut sums: BTreeMap<String, Vec<Vec<f64>>> = expected
+                .grads
+                .iter()
+                .map(|(name, rows)| (name.clone(), vec![vec![0.0; rows[0].len()]; rows.len()]))
+                .collect();
+            for (name, rows) in &found.grads {
+                let sums = sums.get_mut(&of_one_type(name)).expect("a parameter of one type");
+                let n = sums.len();
+                for (row, grad) in rows.iter().enumerate() {
+                    sums[row % n].iter_mut().zip(grad).for_each(|(sum, grad)| *sum += grad);
+                }
+            }
+            for (name, rows) in &expected.grads {
+                assert_close::<B>(&sums[name].concat(), &rows.concat(), &format!("{kind:?}: gradient of {name}"))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Name of the parameter of a network of one type that a parameter of several types stands for.
@@ -187,36 +274,8 @@ proptest! {
     /// then the sum over types.
     #[test]
     fn types_with_equal_weights_are_no_types((graph, is_mixed) in colored(), heads in 1..3usize, shared in any::<bool>()) {
-        for kind in KINDS {
-            if is_mixed && kind != ModelKind::Hgt {
-                continue;
-            }
-            let self_weight = if shared { SelfWeight::Shared } else { SelfWeight::Type };
-            let base = ModelConfig { kind, layers: 2, hidden: 3, heads, self_weight, ..ModelConfig::default() };
-            let config = ModelConfig { dropout: 0.0, ..base };
-            let (values, expected) = outcome(&config, &graph.plain(), &|_, _| None);
-            let repeated = |name: &str, shape: Shape| {
-                let of_one = &values[&of_one_type(name)];
-                Some((0..shape.rows).flat_map(|row| of_one[row % of_one.len()].clone()).collect())
-            };
-            let (_, found) = outcome(&config, &graph.typed(), &repeated);
-            assert_close(&[found.loss], &[expected.loss], "loss")?;
-            for (row, v) in graph.order().into_iter().enumerate() {
-                assert_close(&found.logits[row], &expected.logits[v], &format!("{kind:?}: node {v}"))?;
-            }
-            let mut sums: BTreeMap<String, Vec<Vec<f64>>> =
-                expected.grads.iter().map(|(name, rows)| (name.clone(), vec![vec![0.0; rows[0].len()]; rows.len()])).collect();
-            for (name, rows) in &found.grads {
-                let sums = sums.get_mut(&of_one_type(name)).expect("a parameter of one type");
-                let n = sums.len();
-                for (row, grad) in rows.iter().enumerate() {
-                    sums[row % n].iter_mut().zip(grad).for_each(|(sum, grad)| *sum += grad);
-                }
-            }
-            for (name, rows) in &expected.grads {
-                assert_close(&sums[name].concat(), &rows.concat(), &format!("{kind:?}: gradient of {name}"))?;
-            }
-        }
+        graph.check::<Reference>((is_mixed, heads, shared))?;
+        graph.check::<Cpu>((is_mixed, heads, shared))?;
     }
 
     /// Law of relabelling: other orders of node types, of relations, and of nodes inside their types give the same numbers.
@@ -226,7 +285,9 @@ proptest! {
             for self_weight in [SelfWeight::Type, SelfWeight::Relation] {
                 let base = ModelConfig { kind, layers: 2, hidden: 3, heads, self_weight, ..ModelConfig::default() };
                 let config = ModelConfig { dropout: 0.0, ..base };
-                Relabelled::new(seed, learned).check(&config)?;
+                let data = Relabelled::new(seed, learned);
+                data.check::<Reference>(&config)?;
+                data.check::<Cpu>(&config)?;
             }
         }
     }
@@ -327,24 +388,24 @@ impl Relabelled {
         (name.to_owned(), rows)
     }
 
-    fn check(&self, config: &ModelConfig) -> Result<(), TestCaseError> {
-        let (values, expected) = outcome(config, &self.before, &|_, _| None);
+    fn check<B: Checked>(&self, config: &ModelConfig) -> Result<(), TestCaseError> {
+        let (values, expected) = outcome::<B>(config, &self.before, &|_, _| None);
         let moved = |name: &str, shape: Shape| {
             let (old, rows) = self.rows(config, name, shape.rows);
             Some(rows.into_iter().flat_map(|row| values[&old][row].clone()).collect())
         };
-        let (_, found) = outcome(config, &self.after, &moved);
-        assert_close(&[found.loss], &[expected.loss], "loss")?;
+        let (_, found) = outcome::<B>(config, &self.after, &moved);
+        assert_close::<B>(&[found.loss], &[expected.loss], "loss")?;
         let first = |of: usize| self.before.data.graph.schema().first(of);
         let olds =
             self.types.iter().zip(&self.nodes).flat_map(|(&of, nodes)| nodes.iter().map(move |&v| first(of) + v));
         for (row, old) in found.logits.iter().zip(olds) {
-            assert_close(row, &expected.logits[old], &format!("{:?}: node {old}", config.kind))?;
+            assert_close::<B>(row, &expected.logits[old], &format!("{:?}: node {old}", config.kind))?;
         }
         for (name, grads) in &found.grads {
             let (old, rows) = self.rows(config, name, grads.len());
             for (grad, row) in grads.iter().zip(rows) {
-                assert_close(grad, &expected.grads[&old][row], &format!("{:?}: gradient of {name}", config.kind))?;
+                assert_close::<B>(grad, &expected.grads[&old][row], &format!("{:?}: gradient of {name}", config.kind))?;
             }
         }
         Ok(())

@@ -22,6 +22,17 @@ fn relations() {
     }
 }
 
+/// Weights of blocks, beside layers whose widths they do not divide.
+#[test]
+fn blocks() {
+    for (kind, blocks) in [(ModelKind::Rgcn, 2), (ModelKind::Rgcn, 4), (ModelKind::Hsage, 2)] {
+        let base = ModelConfig { kind, layers: 3, hidden: 4, blocks, ..ModelConfig::default() };
+        check_types(&ModelConfig { dropout: 0.3, ..base.clone() }, None);
+        check_relations(&base, true);
+        check_relations(&base, false);
+    }
+}
+
 /// Networks of several types of nodes, with features of several kinds, for one type or all.
 #[test]
 fn node_types() {
@@ -42,7 +53,7 @@ fn edges(relation: String, source: usize, destination: usize) -> EdgeType {
 }
 
 /// Graph whose edges have three relations.
-fn typed() -> TypedGraph {
+pub(super) fn typed() -> TypedGraph {
     let node = NodeType { name: "node".to_owned(), n_nodes: NODES };
     let schema = Schema::new(vec![node], (0..3).map(|number| edges(format!("r{number}"), 0, 0)).collect()).unwrap();
     let graph = graph().with_values(None).unwrap();

@@ -60,10 +60,11 @@ const SELF_WEIGHTS: [SelfWeight; 4] = [SelfWeight::Shared, SelfWeight::Type, Sel
 fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
     let stacks = matches!(kind, ModelKind::Gcn | ModelKind::Gat | ModelKind::Gatv2 | ModelKind::Gin);
     let fewest = usize::from(kind != ModelKind::LightGcn);
+    let (layers, hidden, bases) = (draws.between(fewest, 3), draws.between(1, 9), draws.below(4));
     ModelConfig {
         kind,
-        layers: draws.between(fewest, 3),
-        hidden: draws.between(1, 9),
+        layers,
+        hidden,
         dropout: 0.3,
         input_dropout: Some(draws.one_of(&[0.0, 0.4])),
         aggregate_once: !draws.one_in(3),
@@ -77,11 +78,29 @@ fn config(draws: &mut Draws, kind: ModelKind) -> ModelConfig {
         normalization: draws.one_of(&[Degrees::Default, Degrees::Absolute]),
         residual: stacks && draws.one_in(2),
         norm: if stacks { draws.one_of(&[NormKind::None, NormKind::Layer, NormKind::Batch]) } else { NormKind::None },
-        bases: draws.below(4),
+        bases,
+        blocks: if bases == 0 { blocks(draws, kind, (layers, hidden)) } else { 0 },
         self_weight: draws.one_of(&SELF_WEIGHTS),
         jump: if stacks { draws.one_of(&[Jump::None, Jump::Concat, Jump::Max]) } else { Jump::None },
         ..ModelConfig::default()
     }
+}
+
+/// Number of blocks of a network of relations that has a layer for them, with or without features.
+fn blocks(draws: &mut Draws, kind: ModelKind, (layers, hidden): (usize, usize)) -> usize {
+    let reads_blocks = kind == ModelKind::Rgcn && layers == 3 || kind == ModelKind::Hsage && layers > 1;
+    let divisors: Vec<usize> = (0..=hidden).filter(|&n| n == 0 || hidden % n == 0).collect();
+    if reads_blocks { draws.one_of(&divisors) } else { 0 }
+}
+
+/// Elements of a weight, row by row, of which blocks are given one after the other.
+fn whole_weight(blocks: &[Bounded], n: usize, inputs: usize) -> Vec<Bounded> {
+    let (rows, cols) = (inputs / n, blocks.len() / inputs);
+    let element = |(k, c): (usize, usize)| match (k / rows, c / cols) {
+        (block, other) if block == other => blocks[block * rows * cols + k % rows * cols + c % cols],
+        _ => Bounded::default(),
+    };
+    (0..inputs).flat_map(|k| (0..n * cols).map(move |c| (k, c))).map(element).collect()
 }
 
 /// Random data with dense, sparse or encoded features.

@@ -263,27 +263,29 @@ fn scored_by_layers() -> Vec<TrainConfig> {
     configs
 }
 
-pub(crate) fn assert_scored_alike(dataset: &Dataset, config: &TrainConfig) {
+pub(crate) fn assert_scored_alike(dataset: &Dataset, config: &TrainConfig, method: ScoreBy) {
     let by = |score_by| {
         let batch = BatchConfig { score_by: Some(score_by), ..config.batch.clone() };
         trained(dataset, &TrainConfig { batch, ..config.clone() })
     };
-    let (graph, layers) = (by(ScoreBy::Graph), by(ScoreBy::Layers));
+    let (graph, layers) = (by(ScoreBy::Graph), by(method));
     let what = format!("{:?}, {:?}", config.model.kind, config.batch.kind);
     assert_eq!(largest_difference(&graph, &layers), 0.0, "{what}: scores change no training");
     let [a, b] = [&graph, &layers].map(|checkpoint| checkpoint.progress.last.unwrap());
     let losses = [(a.val_loss, b.val_loss), (a.test_loss, b.test_loss)];
+    let of_training = if method == ScoreBy::Samples { a.train_accuracy } else { b.train_accuracy };
+    assert!(method != ScoreBy::Samples || b.train_accuracy.is_none(), "{what}");
     let accuracies =
-        [(a.train_accuracy, b.train_accuracy), (a.val_accuracy, b.val_accuracy), (a.test_accuracy, b.test_accuracy)];
+        [(a.train_accuracy, of_training), (a.val_accuracy, b.val_accuracy), (a.test_accuracy, b.test_accuracy)];
     for ((a, b), most) in losses.map(|pair| (pair, 1e-5)).into_iter().chain(accuracies.map(|pair| (pair, 0.011))) {
         let (a, b) = (a.unwrap(), b.unwrap());
-        assert!((a - b).abs() <= most * a.abs().max(1.0), "{what}: {b} layer by layer, {a} on the graph");
+        assert!((a - b).abs() <= most * a.abs().max(1.0), "{what}: {b} by {method:?}, {a} on the graph");
     }
     let [a, b] =
         [&graph, &layers].map(|checkpoint| girih_trainer::apply(&Cpu::new(), dataset.clone(), checkpoint).unwrap());
     assert_eq!((b.2.n_rows(), b.2.n_cols()), (dataset.n_nodes(), dataset.n_classes()), "{what}");
     for (at, (a, b)) in a.2.data().iter().zip(b.2.data()).enumerate() {
-        assert!((a - b).abs() < 1e-4 * a.abs().max(1.0), "{what}: logit {at} is {b} layer by layer, {a} on the graph");
+        assert!((a - b).abs() < 1e-4 * a.abs().max(1.0), "{what}: logit {at} is {b} by {method:?}, {a} on the graph");
     }
 }
 
@@ -291,12 +293,13 @@ pub(crate) fn assert_scored_alike(dataset: &Dataset, config: &TrainConfig) {
 fn scores_layer_by_layer_are_those_of_the_graph() {
     let dataset = planted("nodes=300");
     for config in scored_by_layers() {
-        assert_scored_alike(&dataset, &config);
+        assert_scored_alike(&dataset, &config, ScoreBy::Layers);
     }
     let sparse = with_bags_of_words(&planted("nodes=300"));
     for kind in [ModelKind::Gcn, ModelKind::Sage, ModelKind::Gat] {
         let batch = BatchConfig { fanout: vec![3, 4], ..batches(BatchKind::Neighbor) };
-        assert_scored_alike(&sparse, &TrainConfig { batch, batch_size: Some(100), ..config(kind, 2) });
+        let config = TrainConfig { batch, batch_size: Some(100), ..config(kind, 2) };
+        assert_scored_alike(&sparse, &config, ScoreBy::Layers);
     }
 }
 
@@ -309,7 +312,7 @@ fn a_layer_is_computed_for_some_nodes_after_the_others() {
     );
     let batch = BatchConfig { fanout: vec![2, 2], ..batches(BatchKind::Neighbor) };
     let config = TrainConfig { batch, batch_size: Some(30_000), epochs: 1, ..config(ModelKind::Sage, 1) };
-    assert_scored_alike(&dataset.unwrap(), &config);
+    assert_scored_alike(&dataset.unwrap(), &config, ScoreBy::Layers);
 }
 
 #[test]

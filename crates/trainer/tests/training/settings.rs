@@ -105,7 +105,7 @@ fn the_table_of_networks_is_complete() {
     let unknown = serde_json::from_str::<ModelKind>("\"\"").unwrap_err().to_string();
     // Settings that files leave out while they are the default.
     let (normalization, self_weight) = (Degrees::Absolute, SelfWeight::None);
-    let settings = ModelConfig { normalization, bases: 1, self_weight, ..ModelConfig::default() };
+    let settings = ModelConfig { normalization, bases: 1, blocks: 1, self_weight, ..ModelConfig::default() };
     let fields = serde_json::to_value(settings).unwrap();
     assert_eq!(unknown.split('`').count() / 2, ModelKind::ALL.len() + 1, "{unknown}");
     for kind in ModelKind::ALL {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use girih_compute::Cpu;
-use girih_datasets::{Dataset, NameList, Triple, Triples, TypedData};
+use girih_datasets::{Dataset, FeaturesFrom, NameList, Triple, Triples, TypedData};
 use girih_graph_format::{Coo, Duplicates, EdgeType, Matrix, NodeType, Schema, TypedGraph};
 use girih_random::{Key, purpose};
 use girih_trainer::testing::TripleEpochs;
@@ -153,8 +153,12 @@ fn formula(config: &TripleConfig, entity: &[f32], relation: &[f32], answer: &[f3
 
 /// Scores of a part by loops over all entities, from the rows of a checkpoint.
 fn obvious_scores(dataset: &Dataset, checkpoint: &Checkpoint, part: &[Triple]) -> EntityRanks {
-    let rows = |name: &str| -> &Matrix { &checkpoint.best_params[&format!("layer0.{name}")] };
-    let (entities, relations, config) = (rows("entities"), rows("relations"), &checkpoint.progress.config.triples);
+    obvious_scores_of(&checkpoint.best_params["layer0.entities"], dataset, checkpoint, part)
+}
+
+/// As [`obvious_scores`], for given rows of entities.
+fn obvious_scores_of(entities: &Matrix, dataset: &Dataset, checkpoint: &Checkpoint, part: &[Triple]) -> EntityRanks {
+    let (relations, config) = (&checkpoint.best_params["layer0.relations"], &checkpoint.progress.config.triples);
     let lists = dataset.triples.as_ref().unwrap();
     let known = Known::of(lists);
     let rank = |asked: Query| {
@@ -193,6 +197,42 @@ fn decoders_learn_and_are_scored_as_by_loops_over_all_entities() {
             assert_eq!((rows.n_rows(), rows.n_cols()), (ENTITIES as usize + 1, 24));
         }
     }
+}
+
+/// Rows of entities that networks of relations compute are ranked by loops over all of them as reported.
+#[test]
+fn networks_of_relations_make_rows_of_entities() {
+    for kind in [ModelKind::Rgcn, ModelKind::Hsage, ModelKind::Rgat, ModelKind::Hgt] {
+        let usual = TrainConfig::for_task(TaskKind::Triples, kind);
+        let base = triples(DecoderKind::DistMult, 16);
+        let model = ModelConfig { hidden: 8, dropout: 0.1, ..usual.model };
+        let config = TrainConfig { model, ..base };
+        let folder = tempfile::tempdir().unwrap();
+        let run = train_into(folder.path(), statements(), &config, None).runs.remove(0);
+        let scores = run.best.triples.unwrap();
+        assert!(scores.val.unwrap().mrr > 0.5, "{kind:?}: {scores:?}");
+        let checkpoint = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+        let rows = embeddings(&Cpu::new(), statements(), &checkpoint).unwrap();
+        let lists = statements().triples.unwrap();
+        let expected = obvious_scores_of(&rows, &statements(), &checkpoint, &lists.test);
+        assert!((scores.test.unwrap().mrr - expected.mrr).abs() < 1e-3, "{kind:?}: {scores:?}, {expected:?}");
+        assert_eq!(score_triples(&Cpu::new(), statements(), &checkpoint).unwrap(), run.best);
+    }
+}
+
+/// Learned rows of entities are what a network of relations starts from, if the configuration asks for them.
+#[test]
+fn networks_of_relations_start_from_learned_rows() {
+    let usual = TrainConfig::for_task(TaskKind::Triples, ModelKind::Rgcn);
+    let model = ModelConfig { hidden: 8, blocks: 4, ..usual.model };
+    let features_from = Some(FeaturesFrom::Embedding(8));
+    let config = TrainConfig { model, features_from, ..triples(DecoderKind::TransE, 12) };
+    let folder = tempfile::tempdir().unwrap();
+    let run = train_into(folder.path(), statements(), &config, None).runs.remove(0);
+    assert!(run.best.triples.unwrap().val.unwrap().mrr > 0.3, "{:?}", run.best);
+    let checkpoint = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+    assert_eq!(checkpoint.params["layer1.blocks"].n_cols(), 8 * 24 / 4);
+    assert_eq!(score_triples(&Cpu::new(), statements(), &checkpoint).unwrap(), run.best);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use girih_compute::Cpu;
 use girih_datasets::{Dataset, Features, Labels, Split, TypeFeatures, TypedData, UNLABELLED};
 use girih_graph_format::{Coo, Csr, Duplicates, EdgeType, Matrix, NodeType, Schema, TypedGraph};
 use girih_random::Key;
@@ -258,10 +259,10 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
         for layers in [1, 2, 3] {
             let mut config = neighbors(&plain(kind), vec![3; layers], 16);
             config.model = ModelConfig { layers, ..config.model };
-            assert_scored_alike(&papers(), &config);
-            assert_scored_alike(&one_node_type(true), &config);
+            assert_scored_alike(&papers(), &config, ScoreBy::Layers);
+            assert_scored_alike(&one_node_type(true), &config, ScoreBy::Layers);
             if kind != ModelKind::Rgcn {
-                assert_scored_alike(&one_node_type(false), &config);
+                assert_scored_alike(&one_node_type(false), &config, ScoreBy::Layers);
             }
         }
     }
@@ -269,6 +270,35 @@ fn scores_layer_by_layer_are_those_of_the_graph() {
         BatchConfig { score_by: Some(ScoreBy::Layers), ..neighbors(&plain(ModelKind::Rgcn), vec![], 16).batch };
     let message = train(one_node_type(false), &TrainConfig { batch: layers, ..plain(ModelKind::Rgcn) }).unwrap_err();
     assert!(message.to_string().contains("learns a row for each pair of a node and a relation"), "{message}");
+}
+
+/// Samples of all neighbors are all neighbors, in one batch or several, of several types or one.
+#[test]
+fn scores_on_samples_of_all_neighbors_are_those_of_the_graph() {
+    for kind in TYPED {
+        for batch_size in [16, 1000] {
+            let config = neighbors(&plain(kind), vec![-1, -1], batch_size);
+            assert_scored_alike(&papers(), &config, ScoreBy::Samples);
+            assert_scored_alike(&one_node_type(true), &config, ScoreBy::Samples);
+        }
+    }
+}
+
+/// Draws of scores do not depend on the epoch, the number of threads or an interruption.
+#[test]
+fn scores_on_samples_are_the_same_in_every_evaluation() {
+    let config = neighbors(&plain(ModelKind::Rgat), vec![2, 1], 16);
+    let batch = BatchConfig { score_by: Some(ScoreBy::Samples), ..config.batch.clone() };
+    let config = TrainConfig { batch, epochs: 3, ..config };
+    let folder = tempfile::tempdir().unwrap();
+    let run = train_into(folder.path(), papers(), &config, None).runs.remove(0);
+    let checkpoint = Checkpoint::load(&checkpoint_path(folder.path(), 0)).unwrap();
+    let applied = || girih_trainer::apply(&Cpu::new(), papers(), &checkpoint).unwrap();
+    let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    for (scores, _, logits) in [applied(), one_thread.install(applied)] {
+        assert_eq!((scores.val_accuracy, scores.test_loss), (run.best.val_accuracy, run.best.test_loss));
+        assert_eq!(logits.data(), applied().2.data());
+    }
 }
 
 /// Law of codes: training on codes of each type is training on the rows that they stand for.

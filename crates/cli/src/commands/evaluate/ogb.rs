@@ -50,7 +50,9 @@ fn of_nodes(benchmark: Benchmark, loaded: Loaded, output: OutputArgs) -> Result<
         BenchmarkMetric::RocAuc => vec![("valid", "rocauc", val_roc_auc), ("test", "rocauc", test_roc_auc)],
         _ => vec![("train", "acc", train_accuracy), ("valid", "acc", val_accuracy), ("test", "acc", test_accuracy)],
     };
-    let scored = parts.into_iter().map(|(part, metric, score)| match score {
+    // Scores on samples are without training nodes.
+    let parts = parts.into_iter().filter(|(part, _, score)| *part != "train" || score.is_some());
+    let scored = parts.map(|(part, metric, score)| match score {
         Some(score) => Ok((part, vec![(metric.to_owned(), score)])),
         None => Err(undefined(benchmark, part)),
     });

@@ -65,7 +65,7 @@ fn filled(text: &str, found: &Combination) -> String {
 }
 
 /// Combinations that are not supported.
-pub(super) static TABLE: [Row; 56] = [
+pub(super) static TABLE: [Row; 58] = [
     // Task, network and batches.
     Row::of_flags(
         |c| c.is_links() && c.reorders,
@@ -76,11 +76,19 @@ pub(super) static TABLE: [Row; 56] = [
         ],
     ),
     Row::new(
-        |c| c.is_triples() && c.model != Embedding,
+        |c| c.is_triples() && c.model != Embedding && !c.model.reads_relations(),
         [
             "--task triples with --model {model}",
-            "triples are scored by rows that entities learn, without layers in between",
-            "leave --model out, or give --model embedding",
+            "rows of entities are learned as they are, or computed over the relations of the training triples",
+            "leave --model out, or give --model embedding, rgcn, hsage, rgat or hgt",
+        ],
+    ),
+    Row::new(
+        |c| c.is_triples() && c.model.reads_relations() && c.is_sampled(),
+        [
+            "--task triples with --model {model} and --batch {batch}",
+            "each step computes the rows of all entities",
+            "leave --batch out",
         ],
     ),
     Row::new(
@@ -239,6 +247,14 @@ pub(super) static TABLE: [Row; 56] = [
             "leave --score-by out",
         ],
     ),
+    Row::new(
+        |c| c.score_by == Some(ScoreBy::Samples) && !c.batch_reads_types(),
+        [
+            "--score-by samples with --model {model} and --batch {batch}",
+            "only networks of relations are scored on sampled neighbors",
+            "give --score-by layers, or --batch neighbor and --model rgcn, hsage, rgat or hgt",
+        ],
+    ),
     // Features.
     Row::new(
         |c| c.features_from.is_some() && !c.model.reads_features(),
@@ -289,7 +305,7 @@ pub(super) static TABLE: [Row; 56] = [
         |c| c.is_triples() && c.precision != Dtype::F32,
         [
             "--precision bf16 with --task triples",
-            "it reads no features, and rows of entities are parameters, which are f32",
+            "rows of entities are scored in f32, as the parameters are",
             "leave --precision out",
         ],
     ),

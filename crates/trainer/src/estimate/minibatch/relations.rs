@@ -1,4 +1,4 @@
-//! [`TypedLayers`]: upper bounds on the sizes of a batch of a typed graph.
+//! [`TypedLayers`]: sizes of a large batch of a typed graph, in which every draw finds another node.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::layers::{
 };
 use crate::tape::RowIds;
 
-/// Sizes of the layers of a batch, in which every draw finds another node until all are there.
+/// Sizes of the layers of a batch, in which every draw finds another node until all are there. Nodes have
+/// [`FOUND_DEGREE`] times as many neighbors as the mean.
 pub(super) struct TypedLayers {
     /// Layers from the inputs on.
     layers: Vec<TypedLayer>,
@@ -122,7 +123,11 @@ impl TypedLayers {
     }
 }
 
-/// Edges that `n` destinations draw by a relation.
+/// Share of the mean number of neighbors that a destination of a batch has: an edge leads to a node as often as the node
+/// has edges, so that found nodes have more than the mean, and twice as many where numbers fall exponentially.
+const FOUND_DEGREE: usize = 2;
+
+/// Edges that `n` destinations draw by a relation. They draw fewer than the fan-out where they have fewer neighbors.
 fn drawn(of: &RelationSize, neighbors: Option<Neighbors>, n: usize) -> RelationSize {
     let n_edges = match neighbors {
         None => 0,
@@ -133,7 +138,10 @@ fn drawn(of: &RelationSize, neighbors: Option<Neighbors>, n: usize) -> RelationS
                 of.n_edges
             }
         }
-        Some(Neighbors::Count(count)) => n.saturating_mul(count as usize).min(of.n_edges),
+        Some(Neighbors::Count(count)) => {
+            let mean = of.n_edges.div_ceil(of.n_destinations.max(1));
+            n.saturating_mul((count as usize).min(FOUND_DEGREE * mean)).min(of.n_edges)
+        }
     };
     let n_destinations = if n_edges == 0 { 0 } else { n.min(of.n_destinations) };
     RelationSize { n_edges, n_sources: n_edges.min(of.n_sources), n_destinations, ..*of }

@@ -24,7 +24,7 @@ use crate::engine::RunState;
 use crate::layers::{FeatureInput, HostLayer, Inputs, LayerGraphs, LayerTypes, RelationInput, RelationSpec};
 use crate::minibatch::NODES_AT_ONCE;
 use crate::minibatch::batch::{WholeGraph, recycle_inputs};
-use crate::minibatch::scoring::LayerInference;
+use crate::minibatch::scoring::{HiddenInference, NodeInference};
 use crate::minibatch::train::{n_workers, next_item};
 use crate::models::Model;
 use crate::tape::{Mode, Tape};
@@ -200,12 +200,14 @@ impl<'a, B: MiniBatchBackend> TypedLayerwise<'a, B> {
     }
 }
 
-impl<B: MiniBatchBackend> LayerInference<B> for TypedLayerwise<'_, B> {
+impl<B: MiniBatchBackend> NodeInference<B> for TypedLayerwise<'_, B> {
     fn logits(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<B::Matrix, TrainError> {
         let needed = self.of_logits.get_or_init(|| self.needed(self.layers.len()));
         self.rows(needed, model, state)
     }
+}
 
+impl<B: MiniBatchBackend> HiddenInference<B> for TypedLayerwise<'_, B> {
     fn hidden(&self, model: &dyn Model<B>, state: &mut RunState<'_, B>) -> Result<Option<B::Matrix>, TrainError> {
         let n_hidden = self.layers.len() - 1;
         if n_hidden == 0 { Ok(None) } else { self.rows(&self.needed(n_hidden), model, state).map(Some) }

@@ -19,7 +19,7 @@ pub(crate) struct TypedSeeds<'a> {
     target: usize,
     /// Global id of the first node of that type.
     first: NodeId,
-    /// Labelled training nodes by their global ids.
+    /// Nodes of that type by their global ids.
     seeds: Vec<NodeId>,
     options: LoaderOptions,
     /// Types of each layer of a block.
@@ -62,6 +62,16 @@ impl<'a> TypedSeeds<'a> {
     /// Seeds of each batch of an epoch.
     pub(crate) fn plan(&self, epoch: u32) -> EpochPlan {
         EpochPlan::new(self.seeds.clone(), self.options, epoch)
+    }
+
+    /// Seeds of batches that take them in their order.
+    pub(crate) fn plan_in_order(&self) -> EpochPlan {
+        EpochPlan::new(self.seeds.clone(), LoaderOptions { shuffle: false, ..self.options }, 0)
+    }
+
+    /// Number of seeds of an epoch.
+    pub(crate) fn n_seeds(&self) -> usize {
+        self.seeds.len()
     }
 
     /// Batch of some seeds, one of `n_loss` seeds on all ranks together.

@@ -10,19 +10,21 @@ use girih_graph_format::{Csr, Matrix, NodeId};
 
 use super::TypedSeeds;
 use super::layerwise::TypedLayerwise;
+use super::samples::{SampledClassifier, TypedSamples};
 use crate::TrainError;
+use crate::config::ScoreBy;
 use crate::data::{NodeFeatures, Trainable};
-use crate::engine::{ModelSource, RunState, Scorer};
+use crate::engine::{ModelSource, Run, RunState, Scorer};
 use crate::layers::{Inputs, RelationSpec, TypeRows};
 use crate::minibatch::batch::{FeatureSource, WholeGraph};
 use crate::minibatch::batches::seed_of_run;
 use crate::minibatch::data::code_rows;
-use crate::minibatch::scoring::{LayerwiseClassifier, Scoring, scores_by_layers};
+use crate::minibatch::scoring::{Scoring, SplitNodes, SubsetClassifier, method_of_scores};
 use crate::minibatch::{Batches, MiniBatch};
 use crate::tasks::nodes::Classifier;
 
 /// Typed graph and targets of a node classifier on mini-batches. Scores are those of the whole graph, in one pass or layer
-/// by layer.
+/// by layer, or of sampled neighbors.
 pub(crate) struct TypedSession<'m, B: Backend> {
     /// Whole graph and features on the device, for scores and for rows of batches.
     inputs: Inputs<B>,
@@ -71,14 +73,14 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let (model, _) = source.build(backend, 0, None)?;
         let splits = dataset.splits;
         let (precision, graph) = (config.precision, dataset.graph);
-        let by_layers = scores_by_layers(config, &*model)?;
-        let inputs = if by_layers {
+        let method = method_of_scores(config, &*model)?;
+        let inputs = if method == ScoreBy::Graph {
+            Inputs::of_data(backend, (graph, Some(&*typed)), features, &input_spec, precision)?
+        } else {
             let inputs = Inputs::of_features(backend, graph, features, &input_spec, precision)?;
             inputs.with_type_features(backend, &typed, &input_spec, precision)?
-        } else {
-            Inputs::of_data(backend, (graph, Some(&*typed)), features, &input_spec, precision)?
         };
-        let scoring = Scoring::new(backend, &labels, &splits, by_layers)?;
+        let scoring = Scoring::new(backend, &labels, &splits, method)?;
         Ok(Self { inputs, typed, sparse, readers, spec, scoring, labels, splits, source })
     }
 
@@ -92,13 +94,21 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         let at = run as usize % self.splits.len();
         let (config, split, inputs) = (self.source.config, &self.splits[at], &self.inputs);
         let (model, params) = self.source.build(backend, run, None)?;
-        let (task, nodes) = self.scoring.task(backend, (&self.labels, &self.splits), at)?;
-        let classifier = Classifier { inputs, task, model };
-        let scorer: Box<dyn Scorer<'a, B> + 'a> = match nodes {
-            None => Box::new(classifier),
-            Some(nodes) => Box::new(LayerwiseClassifier { layers: self.layerwise(nodes.to_vec()), classifier }),
-        };
         let seeds: Vec<NodeId> = split.train.iter().copied().filter(|&v| self.labels.is_labelled(v)).collect();
+        let scorer: Box<dyn Scorer<'a, B> + 'a> = match self.scoring.sampled(at) {
+            Some(SplitNodes { nodes, labels, split }) => {
+                let samples = self.samples(nodes.clone(), run)?;
+                Box::new(SampledClassifier { samples, labels, split, model, n_train: seeds.len() })
+            }
+            None => {
+                let (task, nodes) = self.scoring.task(backend, (&self.labels, &self.splits), at)?;
+                let classifier = Classifier { inputs, task, model };
+                match nodes {
+                    None => Box::new(classifier),
+                    Some(nodes) => Box::new(SubsetClassifier { inference: self.layerwise(nodes.to_vec()), classifier }),
+                }
+            }
+        };
         let seeds = TypedSeeds::new(&self.typed, &self.spec, seeds, (config, seed_of_run(config, run)))?;
         let rank = world.map_or((0, 1), |world| (world.rank(), world.size()));
         let batches = Batches::of_typed(seeds, rank);
@@ -110,35 +120,50 @@ impl<'m, B: MiniBatchBackend> TypedSession<'m, B> {
         TypedLayerwise::new(&self.typed, &self.spec, self.whole(), nodes)
     }
 
-    /// Layer-wise inference for all nodes of the target, and the first of them.
-    fn of_target(&self) -> (TypedLayerwise<'_, B>, usize) {
-        let (schema, target) = (self.typed.graph.schema(), self.typed.target);
-        let first = schema.first(target);
-        let nodes = first as NodeId..(first + schema.node_types()[target].n_nodes) as NodeId;
-        (self.layerwise(nodes.collect()), first)
+    /// Whether scores are those of sampled neighbors.
+    fn scores_samples(&self) -> bool {
+        self.source.config.batch.score_by == Some(ScoreBy::Samples)
     }
 
-    /// Logits of all nodes with the parameters of a run, computed layer by layer; zeros for other types than the target.
+    /// Inference on samples, with the draws of run number `run`.
+    fn samples(&self, nodes: Vec<NodeId>, run: u64) -> Result<TypedSamples<'_, B>, TrainError> {
+        let config = self.source.config;
+        let seeds = TypedSeeds::new(&self.typed, &self.spec, nodes, (config, seed_of_run(config, run)))?;
+        Ok(TypedSamples::new(seeds, self.whole(), self.labels.n_classes()))
+    }
+
+    /// All nodes of the target, by global ids.
+    fn target_nodes(&self) -> Vec<NodeId> {
+        let (schema, target) = (self.typed.graph.schema(), self.typed.target);
+        let first = schema.first(target);
+        (first as NodeId..(first + schema.node_types()[target].n_nodes) as NodeId).collect()
+    }
+
+    /// Logits of all nodes with the parameters of a run, computed as its scores are; zeros for other types than the target.
     ///
     /// # Errors
     /// When the backend fails.
     pub(crate) fn logits(&self, run: &mut MiniBatch<'_, B>) -> Result<Matrix, TrainError> {
-        let (layers, first) = self.of_target();
-        Ok(self.placed(&run.logits(&layers)?, first))
+        let nodes = self.target_nodes();
+        let logits = match self.scores_samples() {
+            true => run.logits(&self.samples(nodes, run.state().run())?)?,
+            false => run.logits(&self.layerwise(nodes))?,
+        };
+        Ok(self.placed(&logits))
     }
 
-    /// As [`logits`](Self::logits), but rows of the last hidden layer; `None` without hidden layers.
+    /// As [`logits`](Self::logits), but rows of the last hidden layer, computed layer by layer; `None` without hidden layers.
     ///
     /// # Errors
     /// When the backend fails.
     pub(crate) fn hidden(&self, run: &mut MiniBatch<'_, B>) -> Result<Option<Matrix>, TrainError> {
-        let (layers, first) = self.of_target();
-        let hidden = run.hidden(&layers)?;
-        Ok(hidden.map(|hidden| self.placed(&hidden, first)))
+        let hidden = run.hidden(&self.layerwise(self.target_nodes()))?;
+        Ok(hidden.map(|hidden| self.placed(&hidden)))
     }
 
-    /// Rows of all nodes, with some consecutive ones given.
-    fn placed(&self, rows: &Matrix, first: usize) -> Matrix {
+    /// Rows of all nodes, with those of the target given.
+    fn placed(&self, rows: &Matrix) -> Matrix {
+        let first = self.typed.graph.schema().first(self.typed.target);
         let (n_nodes, cols) = (self.typed.graph.n_nodes(), rows.n_cols());
         let mut values = vec![0.0; n_nodes * cols];
         values[first * cols..][..rows.data().len()].copy_from_slice(rows.data());

@@ -6,7 +6,7 @@ use girih_graph_format::{Matrix, NodeId};
 
 use super::predictions::Predictions;
 use crate::TrainError;
-use crate::engine::{RunState, Scorer, Scores, TestReport, mean_over_labels, n_left_out, roc_auc};
+use crate::engine::{RunState, Scorer, Scores, TestReport};
 use crate::layers::Inputs;
 use crate::models::Model;
 use crate::tape::ranks::Ranks;
@@ -62,8 +62,13 @@ impl<'a, B: Backend> Task<'a, B> {
         if self.train.n_all > 0 {
             return Ok(());
         }
-        Err(TrainError::invalid("the split has no training nodes with a label; choose another split or add labels"))
+        Err(no_training_nodes())
     }
+}
+
+/// Error for a split that nothing can be trained on.
+pub(crate) fn no_training_nodes() -> TrainError {
+    TrainError::invalid("the split has no training nodes with a label; choose another split or add labels")
 }
 
 /// A model and the nodes that it is scored on.
@@ -160,20 +165,7 @@ impl<'a, B: Backend> Classifier<'a, B> {
             _ => {
                 let predictions = Predictions::of(backend, tape.value(logits), self.task.labels, ranks)?;
                 drop(tape);
-                let val_roc_auc = predictions.ranked(roc_auc, &split.val)?;
-                let test_roc_auc = predictions.ranked(roc_auc, &split.test)?;
-                let is_multi = matches!(self.task.labels, Labels::Multi { .. });
-                let labels_left_out = |values: &[Option<f64>]| if is_multi { n_left_out(values) } else { 0 };
-                Scores {
-                    train_accuracy: predictions.score(&split.train)?,
-                    val_accuracy: predictions.score(&split.val)?,
-                    test_accuracy: predictions.score(&split.test)?,
-                    val_roc_auc: mean_over_labels(&val_roc_auc),
-                    test_roc_auc: mean_over_labels(&test_roc_auc),
-                    val_labels_left_out: labels_left_out(&val_roc_auc),
-                    test_labels_left_out: labels_left_out(&test_roc_auc),
-                    ..Scores::default()
-                }
+                predictions.scores(split)?
             }
         };
         let mut read = |loss: Option<B::Matrix>| -> Result<Option<f64>, TrainError> {

@@ -9,7 +9,8 @@ mod full_batch;
 mod predictions;
 mod session;
 
-pub(crate) use classifier::Classifier;
 pub use classifier::Task;
+pub(crate) use classifier::{Classifier, no_training_nodes};
 pub use full_batch::FullBatch;
+pub(crate) use predictions::{PredictionParts, Predictions};
 pub(crate) use session::{FullBatchSession, LabelledNodes, start_run};

@@ -1,11 +1,14 @@
 //! [`Predictions`]: predictions for the local nodes, compared with their labels.
 
 use girih_compute::Backend;
-use girih_datasets::{Labels, UNLABELLED};
+use girih_datasets::{Labels, Split, UNLABELLED};
 use girih_graph_format::{Matrix, NodeId};
 
 use crate::TrainError;
-use crate::engine::{Confusion, ConfusionMatrix, RankedMetric, TestReport, average_precision, count_correct, roc_auc};
+use crate::engine::{
+    Confusion, ConfusionMatrix, RankedMetric, Scores, TestReport, average_precision, count_correct, mean_over_labels,
+    n_left_out, roc_auc,
+};
 use crate::tape::ranks::Ranks;
 
 /// Predictions of a model for the local nodes, on the host, with their labels. Each of several ranks has its own
@@ -15,6 +18,45 @@ pub(crate) struct Predictions<'l, B: Backend> {
     labels: &'l Labels,
     ranks: Option<&'l Ranks<B>>,
     predicted: Predicted,
+}
+
+/// Predictions for some nodes after others, on the host.
+#[derive(Default)]
+pub(crate) struct PredictionParts {
+    classes: Vec<u32>,
+    /// For two classes, the logit of the second class minus that of the first.
+    preferences: Vec<f32>,
+    /// For several labels a node, rows of this width.
+    logits: (Vec<f32>, usize),
+}
+
+impl PredictionParts {
+    /// Adds the predictions for the next nodes, from their logits.
+    ///
+    /// # Errors
+    /// When the backend fails.
+    pub(crate) fn add<B: Backend>(
+        &mut self,
+        backend: &B,
+        logits: &B::Matrix,
+        labels: &Labels,
+    ) -> Result<(), TrainError> {
+        match labels {
+            Labels::Single { n_classes, .. } => {
+                if *n_classes == 2 {
+                    let host = backend.download(logits)?;
+                    self.preferences.extend((0..host.n_rows()).map(|v| host.row(v)[1] - host.row(v)[0]));
+                }
+                self.classes.extend(backend.argmax_rows(logits)?);
+            }
+            Labels::Multi { .. } => {
+                let host = backend.download(logits)?;
+                self.logits.1 = host.n_cols();
+                self.logits.0.extend(host.data());
+            }
+        }
+        Ok(())
+    }
 }
 
 enum Predicted {
@@ -35,16 +77,43 @@ impl<'l, B: Backend> Predictions<'l, B> {
         labels: &'l Labels,
         ranks: Option<&'l Ranks<B>>,
     ) -> Result<Self, TrainError> {
+        let mut parts = PredictionParts::default();
+        parts.add(backend, logits, labels)?;
+        Ok(Self::of_parts(parts, labels, ranks))
+    }
+
+    /// Predictions for all local nodes, in their order.
+    pub(crate) fn of_parts(parts: PredictionParts, labels: &'l Labels, ranks: Option<&'l Ranks<B>>) -> Self {
+        let PredictionParts { classes, preferences, logits: (values, width) } = parts;
         let predicted = match labels {
-            Labels::Single { n_classes: 2, .. } => {
-                let host = backend.download(logits)?;
-                let preferences = (0..host.n_rows()).map(|v| host.row(v)[1] - host.row(v)[0]).collect();
-                Predicted::Binary(backend.argmax_rows(logits)?, preferences)
+            Labels::Single { n_classes: 2, .. } => Predicted::Binary(classes, preferences),
+            Labels::Single { .. } => Predicted::Classes(classes),
+            Labels::Multi { .. } => {
+                let n_rows = values.len().checked_div(width).unwrap_or(0);
+                Predicted::Logits(Matrix::new(n_rows, width, values).expect("rows of one width"))
             }
-            Labels::Single { .. } => Predicted::Classes(backend.argmax_rows(logits)?),
-            Labels::Multi { .. } => Predicted::Logits(backend.download(logits)?),
         };
-        Ok(Self { labels, ranks, predicted })
+        Self { labels, ranks, predicted }
+    }
+
+    /// Accuracy and areas under curves of the parts of a split, without losses.
+    ///
+    /// # Errors
+    /// When another rank fails.
+    pub(crate) fn scores(&self, split: &Split) -> Result<Scores, TrainError> {
+        let (val_roc_auc, test_roc_auc) = (self.ranked(roc_auc, &split.val)?, self.ranked(roc_auc, &split.test)?);
+        let is_multi = matches!(self.labels, Labels::Multi { .. });
+        let labels_left_out = |values: &[Option<f64>]| if is_multi { n_left_out(values) } else { 0 };
+        Ok(Scores {
+            train_accuracy: self.score(&split.train)?,
+            val_accuracy: self.score(&split.val)?,
+            test_accuracy: self.score(&split.test)?,
+            val_roc_auc: mean_over_labels(&val_roc_auc),
+            test_roc_auc: mean_over_labels(&test_roc_auc),
+            val_labels_left_out: labels_left_out(&val_roc_auc),
+            test_labels_left_out: labels_left_out(&test_roc_auc),
+            ..Scores::default()
+        })
     }
 
     /// Accuracy; with several labels per node, micro-F1. `None` without labelled rows, or if labels neither occur nor

@@ -1,7 +1,6 @@
 //! [`rank_entities`]: ranks of the answers to queries among all entities, in blocks of queries.
 
-use girih_compute::Backend;
-use girih_graph_format::Matrix;
+use girih_compute::{Backend, Dtype};
 use rayon::prelude::*;
 
 use super::batch::Asked;
@@ -26,14 +25,17 @@ pub(super) struct Network<'a, B: Backend> {
 }
 
 impl<'a, B: Backend> Network<'a, B> {
-    /// Rows of all entities with the current parameters, on the host.
+    /// Rows of all entities with the current parameters, on the device.
     ///
     /// # Errors
     /// When the backend fails.
-    pub(super) fn entities(&self, state: &mut RunState<'a, B>) -> Result<Matrix, TrainError> {
+    pub(super) fn entities(&self, state: &mut RunState<'a, B>) -> Result<B::Matrix, TrainError> {
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
         let entities = self.model.forward(&mut tape, self.inputs)?;
-        Ok(state.backend.download(tape.value(entities))?)
+        let shape = tape.shape(entities);
+        let mut rows = state.backend.zeros(shape, Dtype::F32)?;
+        state.backend.copy_block(shape, tape.value(entities), (0, 0), &mut rows, (0, 0))?;
+        Ok(rows)
     }
 }
 
@@ -48,15 +50,16 @@ pub(super) fn rank_entities<'a, B: Backend>(
     known: &Known,
     queries: &[Query],
 ) -> Result<Vec<f64>, TrainError> {
-    let Network { model, inputs, decoder, diagonal } = network;
-    // The rows of all entities do not change from block to block.
-    let on_host = if decoder.is_product() { None } else { Some(network.entities(state)?) };
+    let Network { inputs, decoder, diagonal, .. } = network;
+    // They do not change from block to block.
+    let entities = network.entities(state)?;
+    let on_host = if decoder.is_product() { None } else { Some(state.backend.download(&entities)?) };
     let block_len = (BLOCK_BYTES / (inputs.n_nodes.max(1) * size_of::<f32>())).max(1);
     let mut ranks = Vec::with_capacity(queries.len());
     for block in queries.chunks(block_len) {
         let asked = Asked::upload(state.backend, block)?;
         let mut tape = Tape::new(state.backend, &state.params, &mut state.pool, Mode::Evaluate);
-        let entities = model.forward(&mut tape, inputs)?;
+        let entities = tape.constant(&entities);
         let query_rows = asked.query_rows(&mut tape, decoder, entities)?;
         let scores = match &on_host {
             Some(entities) => decoder.scores_on_host(&state.backend.download(tape.value(query_rows))?, entities)?,

@@ -11,9 +11,11 @@ use super::queries::{Known, Query};
 use super::rank::Network;
 use super::train::TripleTrainer;
 use crate::TrainError;
+use crate::data::NodeFeatures;
 use crate::engine::{Checkpoint, DataShape, ModelSource, Scores, apply_best, restore_best};
 use crate::layers::Inputs;
 use crate::tape::{Diagonal, ParamInit};
+use crate::train::as_read;
 
 /// Triples on the host, and what the model reads on the device.
 pub(crate) struct TripleSession<'m, B: Backend> {
@@ -57,10 +59,14 @@ impl TripleData {
 }
 
 impl<'m, B: Backend> TripleSession<'m, B> {
-    pub(crate) fn new(backend: &B, dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
+    pub(crate) fn new(backend: &B, mut dataset: Dataset, source: ModelSource<'m, B>) -> Result<Self, TrainError> {
         let (data, input_spec) = (TripleData::new(&dataset)?, source.input_spec(backend)?);
         let diagonal = Diagonal::upload(backend, data.n_entities)?;
-        Ok(Self { inputs: Inputs::of_graph(backend, dataset.graph, &input_spec)?, diagonal, data, source })
+        let (features, precision) =
+            (NodeFeatures::take_any(&mut dataset, source.config.seed)?, source.config.precision);
+        let (graph, typed) = (dataset.graph, dataset.typed.as_deref());
+        let inputs = Inputs::of_data(backend, (graph, typed), features, &input_spec, precision)?;
+        Ok(Self { inputs, diagonal, data, source })
     }
 
     /// Run at its start.
@@ -106,6 +112,7 @@ fn session_of<'m, B: Backend>(
 ) -> Result<TripleSession<'m, B>, TrainError> {
     let config = &checkpoint.progress.config;
     checkpoint.check_built_by::<B>(&config.model)?;
+    let dataset = as_read(dataset, config)?;
     let (trained, found) = (&checkpoint.progress.data, DataShape::of(&dataset));
     if trained.fingerprints != found.fingerprints {
         return Err(checkpoint.refused(format!(

@@ -69,7 +69,8 @@ impl<'a, B: Backend> TripleTrainer<'a, B> {
     /// # Errors
     /// When the backend fails.
     pub fn entities(&mut self) -> Result<Matrix, TrainError> {
-        self.network.entities(&mut self.state)
+        let entities = self.network.entities(&mut self.state)?;
+        Ok(self.state.backend.download(&entities)?)
     }
 }
 

@@ -3,7 +3,7 @@
 use girih_graph_format::{Coo, Duplicates, EdgeType, NodeType, Schema, TypedGraph};
 use girih_trainer::SelfWeight;
 
-use super::Reference;
+use super::{Reference, whole_weight};
 use crate::bounded::{Bounded, Rows, map, plus_row, product};
 use crate::graphs::{Draws, SmallGraph};
 
@@ -67,7 +67,7 @@ impl Reference<'_> {
                 if learns_rows {
                     return self.learned_row(relation, u, outputs);
                 }
-                let weight = self.weight_of_relation(layer, relation);
+                let weight = self.weight_of_relation(layer, relation, x[u].len());
                 let row = |c: usize| Bounded::dot((0..x[u].len()).map(|k| (x[u][k], weight[k * outputs + c])));
                 (0..outputs).map(row).collect()
             };
@@ -124,7 +124,10 @@ impl Reference<'_> {
     }
 
     /// Elements of the weight of a relation, row by row.
-    fn weight_of_relation(&self, layer: usize, relation: usize) -> Vec<Bounded> {
+    fn weight_of_relation(&self, layer: usize, relation: usize, inputs: usize) -> Vec<Bounded> {
+        if let Some(blocks) = self.params.get(&format!("layer{layer}.blocks")) {
+            return whole_weight(&blocks[relation], self.config.blocks, inputs);
+        }
         if self.config.bases == 0 {
             return self.param(layer, "weight")[relation].clone();
         }

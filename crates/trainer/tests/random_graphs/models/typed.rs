@@ -24,6 +24,8 @@ pub(super) fn check(seed: u64, kind: ModelKind) -> Checked {
     let draws = &mut Draws::new(seed, 300 + kind as u64);
     let graph = SmallGraph::new(draws);
     let config = ModelConfig { hidden: draws.between(1, 3), heads: draws.between(1, 3), ..config(draws, kind) };
+    let blocks = if config.bases == 0 { blocks(draws, kind, (config.layers, config.hidden)) } else { 0 };
+    let config = ModelConfig { blocks, ..config };
     let typed = Typed::new(draws, &graph);
     let n_first = typed.types.iter().filter(|&&of| of == 0).count();
     let rows = random_like(draws, &Matrix::new(n_first, WIDTH, vec![0.0; n_first * WIDTH]).unwrap());
@@ -173,7 +175,9 @@ impl TypedReference {
             let share = Bounded::from(1.0).over((neighbors.len() as f64).into());
             let mean = |k: usize| Bounded::dot(neighbors.iter().map(|&u| (x[u][k], share)));
             let mean: Vec<Bounded> = (0..x[v].len()).map(mean).collect();
+            let blocks = self.params.get(&format!("layer{layer}.blocks"));
             let weight = match self.config.bases {
+                _ if blocks.is_some() => whole_weight(&blocks.unwrap()[place], self.config.blocks, x[v].len()),
                 0 => self.param(layer, "weight")[place].clone(),
                 _ => {
                     let (coefficients, bases) = (self.param(layer, "coefficients"), self.param(layer, "bases"));
