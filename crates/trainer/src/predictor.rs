@@ -13,13 +13,13 @@ use girih_sampling::{DrawKey, FanOut, MiniBatch as Sampled, NeighborOptions, Nei
 
 use crate::TrainError;
 use crate::config::{ModelBatches, NormKind, TrainConfig};
-use crate::data::{NodeFeatures, upload_sparse_features};
+use crate::data::{NodeFeatures, as_read, upload_sparse_features};
 use crate::engine::{Checkpoint, ModelSource, RunState};
 use crate::layers::{FeatureInput, Inputs, LayerGraphs};
 use crate::minibatch::{FeatureSource, Grown, HostBlock, Neighborhoods, no_neighbors, raw, rows_of, upload_block};
 use crate::models::{Adjacency, InputSpec, Model};
 use crate::tape::{Mode, Tape};
-use crate::train::{all_logits, as_read};
+use crate::train::all_logits;
 
 /// Trained classifier with a graph and its features, ready for questions about single nodes.
 ///

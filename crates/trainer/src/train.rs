@@ -6,6 +6,7 @@ use girih_graph_format::Matrix;
 
 use crate::TrainError;
 use crate::config::{CacheConfig, Combination, ExecutionPlan, ScoreBy, TrainConfig, supported};
+use crate::data::as_read;
 use crate::engine::{
     Checkpoint, DataShape, ModelSource, Observer, Outcome, Run, Scores, SessionOptions, TestReport, config_for,
     restore_best, train_runs, with_labels_for,
@@ -229,15 +230,6 @@ fn hidden_rows<B: MiniBatchBackend>(
             config.model.name()
         ))
     })
-}
-
-/// A data set as the model of a configuration reads it: with one type if a model of relations meets none, and with
-/// features that are made and encoded.
-pub(crate) fn as_read(dataset: Dataset, config: &TrainConfig) -> Result<Dataset, TrainError> {
-    let reads_relations = config.model.own.is_none() && config.model.kind.reads_relations();
-    let dataset = if reads_relations { dataset.with_types()? } else { dataset };
-    let dataset = dataset.with_features_from(config.features_from)?.with_type_rules(&config.type_rules())?;
-    Ok(dataset.with_codec(config.codec, config.seed)?)
 }
 
 /// A data set as the model of a checkpoint reads it.

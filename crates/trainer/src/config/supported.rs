@@ -13,7 +13,10 @@ use girih_features::CacheShares;
 use girih_partition::Scheme;
 
 use self::table::TABLE;
-use super::{BatchKind, GraphPlacement, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig};
+use super::rules::joined;
+use super::{
+    BatchKind, GraphPlacement, ModelBatches, ModelKind, NormKind, RankOptions, ScoreBy, TaskKind, TrainConfig,
+};
 use crate::TrainError;
 
 /// Values that decide together whether a session can run, and which engine runs it.
@@ -258,6 +261,24 @@ impl Combination {
 
     fn is_links(&self) -> bool {
         self.task == TaskKind::Links
+    }
+
+    /// Text of a row with the values of this combination in place of fields.
+    fn filled(&self, text: &str) -> String {
+        let name = |known: Option<String>| known.unwrap_or_default();
+        let sampled = ModelKind::ALL.iter().filter(|kind| kind.properties().batches == ModelBatches::All);
+        let fields = [
+            ("{batch}", self.batch.name().to_owned()),
+            ("{model}", self.model.name().to_owned()),
+            ("{task}", self.task.name().to_owned()),
+            ("{rule}", name(self.features_from.map(|rule| rule.to_string()))),
+            ("{layout}", name(self.placement.map(|placement| placement.name().to_owned()))),
+            ("{scheme}", name(self.scheme.map(|scheme| scheme.to_string()))),
+            ("{n_ranks}", name(self.n_ranks.map(|n_ranks| n_ranks.to_string()))),
+            ("{sampled}", joined(sampled.map(|kind| kind.name()), "or")),
+            ("{subgraphs}", self.subgraphs_per_step.to_string()),
+        ];
+        fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
     }
 
     fn is_triples(&self) -> bool {

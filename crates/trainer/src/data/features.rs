@@ -1,10 +1,12 @@
-//! [`NodeFeatures`]: rows of the model's input features: from the data, generated from the graph, or learned.
+//! [`NodeFeatures`]: rows of the model's input features: from the data, generated from the graph, or learned. [`as_read`]: data
+//! with the features that a configuration asks for.
 
 use girih_datasets::{Dataset, Features, FeaturesFrom, WalkMethod};
 use girih_graph_format::Csr;
 
 use super::checks::check_features;
 use crate::TrainError;
+use crate::config::TrainConfig;
 
 /// Rows of the model's input features.
 pub(crate) enum NodeFeatures {
@@ -46,4 +48,13 @@ impl NodeFeatures {
         let made = rule.features(messages.unwrap_or(&dataset.graph), method, seed)?;
         Ok(made.map_or(Self::Learned, Self::Given))
     }
+}
+
+/// A data set as the model of a configuration reads it: with one type if a model of relations meets none, and with
+/// features that are made and encoded.
+pub(crate) fn as_read(dataset: Dataset, config: &TrainConfig) -> Result<Dataset, TrainError> {
+    let reads_relations = config.model.own.is_none() && config.model.kind.reads_relations();
+    let dataset = if reads_relations { dataset.with_types()? } else { dataset };
+    let dataset = dataset.with_features_from(config.features_from)?.with_type_rules(&config.type_rules())?;
+    Ok(dataset.with_codec(config.codec, config.seed)?)
 }

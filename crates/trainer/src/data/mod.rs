@@ -11,6 +11,6 @@ pub(crate) mod partitioned_adjacency;
 
 pub use checks::unread_types;
 pub(crate) use checks::{Trainable, check_features, check_trainable, check_untyped};
-pub(crate) use features::NodeFeatures;
+pub(crate) use features::{NodeFeatures, as_read};
 pub(crate) use inputs::{stay_sparse, upload_adjacency, upload_sparse_features};
 pub(crate) use partitioned_adjacency::PartitionedAdjacency;

@@ -46,11 +46,7 @@ impl Plan {
             false => ScoreBy::Graph,
         };
         let by_layers = method == ScoreBy::Layers;
-        let input_spec = match config.batch.is_sampled() {
-            true if by_layers => InputSpec { graph: None, ..minibatch::raw(&state.model.input_spec()) },
-            true => minibatch::raw(&state.model.input_spec()),
-            false => state.model.input_spec(),
-        };
+        let input_spec = spec_of(state.model.input_spec(), config, by_layers);
         let graph = blocks.unwrap_or_else(|| input_spec.graph.map(|adjacency| data.whole_graph(symbolic, adjacency)));
         let inputs = data.inputs((symbolic, is_main_memory), graph, &input_spec, config)?;
         let has_graph = method == ScoreBy::Graph;
@@ -99,6 +95,15 @@ impl Plan {
             total_seconds: prepared.seconds + config.runs as f64 * (epochs * epoch + evaluations * evaluation.seconds),
             aggregates_once: inputs.propagated.is_some(),
         })
+    }
+}
+
+/// Inputs that a session reads: raw features for mini-batches, and no adjacency where scores come layer by layer.
+fn spec_of(spec: InputSpec, config: &TrainConfig, by_layers: bool) -> InputSpec {
+    match config.batch.is_sampled() {
+        true if by_layers => InputSpec { graph: None, ..minibatch::raw(&spec) },
+        true => minibatch::raw(&spec),
+        false => spec,
     }
 }
 

@@ -81,7 +81,7 @@ fn decoders_above_a_network_of_relations() {
         let mut init = ParamInit::new(&Reference, 7, 0);
         let dims = Dims { n_features: 0, n_classes: WIDTH, relations: typed().sizes().clone(), ..dims() };
         let model = ModelConfig { kind, layers: 2, hidden: 2, heads: 2, dropout: 0.2, ..ModelConfig::default() };
-        let model: &Box<dyn Model<Reference>> = leaked(model.build(dims, &mut init).unwrap());
+        let model: &dyn Model<Reference> = &**leaked(model.build(dims, &mut init).unwrap());
         let config = TripleConfig { decoder: DecoderKind::ComplEx, width: WIDTH, ..TripleConfig::default() };
         let decoder = Decoder::new(&config, 2, &mut init).unwrap();
         let mut params = init.finish();

@@ -11,8 +11,7 @@ use girih_partition::Scheme;
 use super::{Cache, Combination, DeviceKind, Reason};
 use crate::config::BatchKind::{Cluster, Full, Neighbor, Saint};
 use crate::config::ModelKind::{Embedding, Gcn, Sgc};
-use crate::config::rules::joined;
-use crate::config::{GraphPlacement, ModelBatches, ModelKind, NormKind, ScoreBy};
+use crate::config::{GraphPlacement, ModelBatches, NormKind, ScoreBy};
 
 /// Row of the table: combinations that are refused, and what is said of them.
 pub(super) struct Row {
@@ -42,26 +41,8 @@ impl Row {
     /// Reason why this row refuses `found`.
     pub(super) fn reason(&self, found: &Combination) -> Reason {
         let &Self { asked, why, instead, is_usage, .. } = self;
-        Reason { asked: filled(asked, found), why, instead: filled(instead, found), is_usage }
+        Reason { asked: found.filled(asked), why, instead: found.filled(instead), is_usage }
     }
-}
-
-/// Text with the values of a combination in place of fields.
-fn filled(text: &str, found: &Combination) -> String {
-    let name = |known: Option<String>| known.unwrap_or_default();
-    let sampled = ModelKind::ALL.iter().filter(|kind| kind.properties().batches == ModelBatches::All);
-    let fields = [
-        ("{batch}", found.batch.name().to_owned()),
-        ("{model}", found.model.name().to_owned()),
-        ("{task}", found.task.name().to_owned()),
-        ("{rule}", name(found.features_from.map(|rule| rule.to_string()))),
-        ("{layout}", name(found.placement.map(|placement| placement.name().to_owned()))),
-        ("{scheme}", name(found.scheme.map(|scheme| scheme.to_string()))),
-        ("{n_ranks}", name(found.n_ranks.map(|n_ranks| n_ranks.to_string()))),
-        ("{sampled}", joined(sampled.map(|kind| kind.name()), "or")),
-        ("{subgraphs}", found.subgraphs_per_step.to_string()),
-    ];
-    fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value))
 }
 
 /// Combinations that are not supported.

@@ -11,11 +11,10 @@ use super::queries::{Known, Query};
 use super::rank::Network;
 use super::train::TripleTrainer;
 use crate::TrainError;
-use crate::data::NodeFeatures;
+use crate::data::{NodeFeatures, as_read};
 use crate::engine::{Checkpoint, DataShape, ModelSource, Scores, apply_best, restore_best};
 use crate::layers::Inputs;
 use crate::tape::{Diagonal, ParamInit};
-use crate::train::as_read;
 
 /// Triples on the host, and what the model reads on the device.
 pub(crate) struct TripleSession<'m, B: Backend> {
