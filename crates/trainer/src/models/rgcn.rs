@@ -300,7 +300,13 @@ impl Weights {
             }
             Self::Blocks { weights, n } => {
                 let weights = tape.param(weights);
-                let len = tape.shape(weights).cols / n;
+                let Shape { rows: n_relations, cols } = tape.shape(weights);
+                let (len, inputs) = (cols / n, cols * n / outputs);
+                // A GPU launches a product for each relation, so that small blocks are slower than zeros.
+                if tape.backend().has_own_memory() && n_relations * (n - 1) > inputs {
+                    let blocks = vec![tape.block_diagonal(weights, n, outputs)?];
+                    return Ok(WeightsOnTape { blocks, outputs });
+                }
                 (0..n).map(|at| tape.columns(weights, at * len, len)).collect::<Result<_, _>>()?
             }
         };

@@ -33,6 +33,35 @@ fn blocks() {
     }
 }
 
+/// Products with whole matrices of blocks are those with the blocks, and so are gradients.
+#[test]
+fn block_diagonals() {
+    let (n, inputs, outputs) = (2, 4, 6);
+    let mut init = ParamInit::new(&Reference, 7, 0);
+    let x = init.glorot(0, "x", Shape::new(NODES, inputs), 3).unwrap();
+    let weights = init.glorot(0, "weights", Shape::new(3, inputs * outputs / n), 3).unwrap();
+    let last = init.glorot(0, "last", Shape::new(outputs, CLASSES), 3).unwrap();
+    let runs = vec![0, 2, 2, NODES];
+    check(init.finish(), &single_targets(), &|tape| {
+        let (x, blocks) = (tape.param(x), tape.param(weights));
+        let whole = tape.block_diagonal(blocks, n, outputs).unwrap();
+        let rows = tape.linear_runs(runs.clone(), x, whole, outputs).unwrap();
+        let part = |tape: &mut Tape<'_, Reference>, at: usize| {
+            let of_x = tape.columns(x, at * inputs / n, inputs / n).unwrap();
+            let len = inputs * outputs / n / n;
+            let of_block = tape.columns(blocks, at * len, len).unwrap();
+            tape.linear_runs(runs.clone(), of_x, of_block, outputs / n).unwrap()
+        };
+        let parts: Vec<Var> = (0..n).map(|at| part(tape, at)).collect();
+        let by_parts = tape.concat(&parts).unwrap();
+        let places = tape.value(rows).data().iter().zip(tape.value(by_parts).data());
+        assert!(places.into_iter().all(|(a, b)| (a - b).abs() < 1e-12));
+        let sum = tape.add(rows, by_parts).unwrap();
+        let last = tape.param(last);
+        tape.linear(sum, last, LinearOptions::default()).unwrap()
+    });
+}
+
 /// Networks of several types of nodes, with features of several kinds, for one type or all.
 #[test]
 fn node_types() {
