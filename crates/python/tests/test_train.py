@@ -129,6 +129,19 @@ def test_every_setting_has_a_word():
             assert ((section if isinstance(settings, dict) else ""), setting) in words or (section, setting) == ("model", "kind")
 
 
+def test_settings_of_triples_and_their_models(tmp_path):
+    made = girih.config(task="triples", embedding_width=8, negatives=3)
+    assert (made["triples"]["width"], made["triples"]["negatives"], made["model"]["kind"]) == (8, 3, "embedding")
+    assert girih.config(embedding_width=8)["links"]["width"] == 8
+    people = [(f"p{head}", "knows", f"p{tail}") for head in range(12) for tail in range(12) if head % 3 == tail % 3]
+    for part, triples in (("train", people), ("valid", people[:6]), ("test", people[6:12])):
+        (tmp_path / f"{part}.txt").write_text("".join("\t".join(triple) + "\n" for triple in triples))
+    words = dict(embedding_width=8, epochs=12, lr=0.05, batch_size=10, seed=1)
+    for model in ({}, {"model": "rgcn", "hidden": 8, "blocks": 2}):
+        outcome = girih.train(tmp_path, task="triples", **model, **words)
+        assert outcome.runs[0].best["triples"]["val"]["mrr"] > 0.3
+
+
 @pytest.mark.parametrize(
     "error,match,settings",
     [

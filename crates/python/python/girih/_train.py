@@ -111,13 +111,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def config(*, model: str | Mapping[str, Any] = "gcn", task: str = "nodes", **settings: Any) -> dict[str, Any]:
+def config(*, model: str | Mapping[str, Any] | None = None, task: str = "nodes", **settings: Any) -> dict[str, Any]:
     """All settings of a training, in the sections of `config.toml`: defaults of task and model, replaced by `settings`.
 
     A setting is named by one word, as the flag of `girih train` is (`hidden`, `lr`, `fanout`), or a section is given
-    whole (`model={"kind": "gat", "heads": 4}`). Raises TypeError for a setting that does not exist.
+    whole (`model={"kind": "gat", "heads": 4}`). `embedding_width` and `negatives` are those of the task. Without a model,
+    it is "gcn", and "embedding" for triples. Raises TypeError for a setting that does not exist.
     """
-    kind = model.get("kind", "gcn") if isinstance(model, Mapping) else model
+    usual = "embedding" if task == "triples" else "gcn"
+    kind = model.get("kind", usual) if isinstance(model, Mapping) else model or usual
     made: dict[str, Any] = json.loads(_girih.default_config(task, str(kind)))
     if isinstance(model, Mapping):
         settings = {"model": model, **settings}
@@ -128,6 +130,8 @@ def config(*, model: str | Mapping[str, Any] = "gcn", task: str = "nodes", **set
         if name not in _SETTINGS:
             raise TypeError(f"train() has no setting {name!r}; it has {', '.join(sorted(_SETTINGS))}")
         section, key = _SETTINGS[name]
+        if task == "triples" and name in ("embedding_width", "negatives"):
+            section = "triples"
         if name == "fanout" and isinstance(value, str):
             value = [int(hop) for hop in value.split(",")]
         if name == "fanout" and isinstance(value, Mapping):
@@ -161,7 +165,7 @@ class _Curves:
 def train(
     data: Dataset | str | os.PathLike[str],
     *,
-    model: str | Mapping[str, Any] = "gcn",
+    model: str | Mapping[str, Any] | None = None,
     task: str = "nodes",
     device: str = "auto",
     out: str | os.PathLike[str] | None = None,
