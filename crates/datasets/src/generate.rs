@@ -26,6 +26,8 @@ use girih_graph_format::MAX_NODES;
 use girih_machine::memory::Free;
 use tracing::info;
 
+use crate::edges::refuse_duplicates_option;
+use crate::options_for::refuse_for_generated;
 use crate::typed_parts::{other_target, type_number};
 use crate::{Dataset, DatasetError, LoadOptions, ReverseEdges, SplitRule, memory};
 
@@ -90,8 +92,10 @@ impl Recipe {
     /// Recipe with the options of typed data.
     ///
     /// # Errors
-    /// When an option has no meaning for the recipe, or names another target.
+    /// When an option has no meaning for generated data or for the recipe, or names another target.
     pub(crate) fn with_options(self, options: &LoadOptions) -> Result<Self, DatasetError> {
+        refuse_duplicates_option(options, "generated edges are distinct")?;
+        refuse_for_generated(options)?;
         let Self::Typed(typed) = self else {
             options.check_typed_flags(&[])?;
             return Ok(self);

@@ -16,7 +16,7 @@ use crate::file_kind::{FileKind, ending, stem};
 use crate::inventory::Inventory;
 use crate::named_arrays::{ArrayFolder, NamedArrays};
 use crate::named_labels::{self, LabelFiles};
-use crate::options_for::{refuse_for_generated, refuse_list_options, typed_flags};
+use crate::options_for::{refuse_list_options, typed_flags};
 use crate::recognize::{FORMATS, Format, Recognized, recognize};
 use crate::splits::{drawn_as_asked, drawn_by};
 use crate::typed_parts::{among_all, refused_symmetrize, shifted};
@@ -40,8 +40,6 @@ pub fn load(spec: &str, options: &LoadOptions) -> Result<Dataset, DatasetError> 
     check_read_with_times(options)?;
     let (dataset, options, origin) = match spec.parse()? {
         Spec::Synth { name, recipe } => {
-            refuse_duplicates_option(options, "generated edges are distinct")?;
-            refuse_for_generated(options)?;
             let recipe = recipe.with_options(options)?;
             let codec = options.until_divided().codec.map(|codec| (codec, options.seed));
             let generated = recipe.generate_encoded(&name, options.n_drawn(), codec)?;

@@ -55,7 +55,7 @@ pub(crate) fn of_all(
 }
 
 /// Whether a relation joins nodes of one type.
-fn is_inside(schema: &Schema, number: usize) -> bool {
+pub(crate) fn is_inside(schema: &Schema, number: usize) -> bool {
     let of = &schema.edge_types()[number];
     of.source == of.destination
 }

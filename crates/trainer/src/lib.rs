@@ -72,7 +72,7 @@ pub use engine::{
     hits_at, mean_over_labels, mean_reciprocal_rank, n_left_out, roc_auc,
 };
 pub use error::TrainError;
-pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice};
+pub use estimate::{CachePlan, DataSizes, InteractionSizes, Plan, PlanDevice, RowsOnDevice, TypeFeatureSizes};
 pub use layers::{
     AttentionKind, AttentionSizes, Entry, FeatureInput, GraphAttention, GraphConv, HostLayer, Inputs, LayerEdges,
     LayerGraphs, LayerRelations, LayerTypes, LearnedRows, Linear, NormAxis, Normalization, OwnWeights, RelationEdges,

@@ -1,9 +1,9 @@
 //! [`add`]: bytes of features and edges of each type, by the memory that has them during training on mini-batches.
 
-use girih_datasets::TypeWidth;
-use girih_graph_format::{NodeId, RelationSize};
+use girih_datasets::{FeaturesFrom, TypeWidth};
+use girih_graph_format::{NodeId, NodeType, RelationSize};
 use girih_machine::readable_bytes;
-use girih_trainer::{DataSizes, TrainConfig};
+use girih_trainer::{DataSizes, TrainConfig, TypeFeatureSizes};
 use serde_json::{Value, json};
 
 use crate::output::Results;
@@ -29,13 +29,13 @@ impl Table {
 /// memory. A GPU holds features, and codes of a code book; other codes wait in main memory.
 pub fn add(results: &mut Results, sizes: &DataSizes, config: &TrainConfig, has_gpu: bool) {
     let Some(schema) = sizes.schema.as_ref().filter(|_| config.batch.is_sampled()) else { return };
-    let of_type = |(number, of): (usize, &girih_graph_format::NodeType)| {
-        let (width, code_bytes) = match sizes.type_features.get(number) {
-            Some(features) => (features.width, features.code_bytes),
-            None if sizes.n_features > 0 => (TypeWidth::Given(sizes.n_features), sizes.code_bytes),
-            None => (TypeWidth::None, None),
-        };
+    let of_type = |(number, of): (usize, &NodeType)| {
+        let TypeFeatureSizes { width, code_bytes, .. } = sizes.features_of_type(number);
+        // Learned rows are parameters.
         let TypeWidth::Given(width) = width else { return None };
+        if config.features_from.is_some_and(FeaturesFrom::is_learned) {
+            return None;
+        }
         let row_bytes = code_bytes.unwrap_or(width * config.precision.n_bytes());
         let is_on_gpu = has_gpu && (code_bytes.is_none() || sizes.has_code_book);
         Some(Table { name: of.name.clone(), n: of.n_nodes, bytes: (of.n_nodes * row_bytes) as u64, is_on_gpu })

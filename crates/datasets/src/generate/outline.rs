@@ -1,6 +1,7 @@
 //! Outlines of recipes: sizes of data without generating it.
 
 use girih_compress::CodecSpec;
+use girih_graph_format::file::ReadTimes;
 use girih_graph_format::{RelationSize, RelationSizes};
 
 use super::Recipe;
@@ -35,7 +36,9 @@ fn reads_recipe_alone(options: &LoadOptions) -> bool {
     let has_arrays = options.features.is_some() || options.names_labels();
     let makes_features = options.features_from.is_some() || !options.type_rules.is_empty();
     let divides = options.feature_norm.is_some_and(|norm| norm != FeatureNorm::None);
-    !has_arrays && !makes_features && !divides && !options.random_split
+    let reads_more = options.times == ReadTimes::Required || !options.edge_features.is_empty();
+    let changes = options.symmetrize.is_some() || options.random_split || options.split.is_some();
+    !has_arrays && !makes_features && !divides && !reads_more && !changes
 }
 
 impl Recipe {
@@ -187,5 +190,9 @@ mod tests {
         assert_eq!(full.splits, [[94_605_581, 788_379, 62_282_009]]);
         let options = LoadOptions { features_from: Some("degree".parse().unwrap()), ..LoadOptions::default() };
         assert!(large_outline("synth:mag240m", &options).unwrap().is_none());
+        // What loading refuses, an outline does, too.
+        let bipartite = LoadOptions { bipartite: Some(true), ..LoadOptions::default() };
+        let message = large_outline("synth:igbh", &bipartite).unwrap_err().to_string();
+        assert!(message.contains("--bipartite is for edge lists"), "{message}");
     }
 }

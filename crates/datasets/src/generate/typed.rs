@@ -64,13 +64,13 @@ impl Typed {
     /// Types of nodes and edges with the reverses that are added. The list has the relation that each edge type is made
     /// of, and whether it is its reverse.
     pub(super) fn schema_with_reverses(&self) -> Result<(Schema, Vec<(usize, bool)>), DatasetError> {
-        let is_inside = |number: usize| self.relations[number].source == self.relations[number].destination;
+        let schema = self.schema()?;
         let needs = |number: usize| match self.reverse {
             ReverseEdges::Add => true,
-            ReverseEdges::Merge => !is_inside(number),
+            ReverseEdges::Merge => !reverses::is_inside(&schema, number),
             ReverseEdges::No => false,
         };
-        Ok(self.schema()?.with_reverses(needs)?)
+        Ok(schema.with_reverses(needs)?)
     }
 
     /// Refuses a relation with more than half of all possible pairs.

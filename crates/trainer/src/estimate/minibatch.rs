@@ -28,7 +28,7 @@ pub(crate) use self::layerwise::{LayerCosts, LayerPlan};
 const CLUSTER_SLACK_PERCENT: usize = 110;
 
 /// Upper bounds on the sizes of a batch, in which every draw finds another node until all are there. Only batches of
-/// very uneven clusters can exceed them.
+/// very uneven clusters can exceed them, and of typed graphs with very uneven degrees.
 pub(crate) struct BatchPlan {
     layers: Layers,
     /// Number of steps of an epoch.
@@ -310,10 +310,7 @@ fn words_of_codes(data: &DataSizes, node_types: &[usize]) -> usize {
     if !data.has_code_book {
         return 0;
     }
-    let bytes_of = |&of: &usize| match data.type_features.get(of) {
-        Some(features) => data.relations.node_types[of] * features.code_bytes.unwrap_or(0),
-        None => data.n_nodes * data.code_bytes.unwrap_or(0),
-    };
+    let bytes_of = |&of: &usize| data.relations.node_types[of] * data.features_of_type(of).code_bytes.unwrap_or(0);
     node_types.iter().map(bytes_of).sum::<usize>().div_ceil(size_of::<f32>())
 }
 

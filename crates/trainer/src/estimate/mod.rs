@@ -22,5 +22,5 @@ pub use network::{CollectiveKind, Links, Network};
 pub(crate) use plan::Share;
 pub use plan::{Plan, PlanDevice};
 pub use ranks::{RankPlanner, RankPlans};
-pub use sizes::{DataSizes, InteractionSizes};
+pub use sizes::{DataSizes, InteractionSizes, TypeFeatureSizes};
 pub use symbolic::SymbolicGraph;

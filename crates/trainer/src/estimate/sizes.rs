@@ -219,6 +219,14 @@ impl DataSizes {
         }
     }
 
+    /// Sizes of the features of a node type.
+    #[must_use]
+    pub fn features_of_type(&self, node_type: usize) -> TypeFeatureSizes {
+        let width = if self.n_features == 0 { TypeWidth::None } else { TypeWidth::Given(self.n_features) };
+        let of_all = TypeFeatureSizes { width, nnz: self.feature_nnz, code_bytes: self.code_bytes };
+        self.type_features.get(node_type).copied().unwrap_or(of_all)
+    }
+
     /// Sizes of the data with features stored as in `config`.
     pub(super) fn as_stored(&self, symbolic: &Symbolic, config: &TrainConfig) -> Self {
         // Rows in host memory are planned like codes of the same size.

@@ -1,10 +1,13 @@
 //! [`MiniBatch`]: one training run on mini-batches.
 
+use std::ops::Range;
+use std::thread::Scope;
+
 use girih_comm::Collective;
 use girih_compute::{AdamStep, Backend, Dtype, Shape, StepInputs};
 use girih_features::MiniBatchBackend;
 use girih_graph_format::Matrix;
-use girih_pipeline::{Pipeline, Stage, StageError};
+use girih_pipeline::{Items, Pipeline, Stage, StageError};
 use girih_random::{Key, purpose};
 
 use super::batch::{Batch, WholeGraph};
@@ -223,17 +226,30 @@ fn with_batches<R>(
     if ahead == 0 {
         return work(&mut |at| epoch.make(at));
     }
+    let make = |at| epoch.make(at);
     std::thread::scope(|scope| {
         if epoch.are_made_together() {
             let mut made = CollectivePrefetcher::start_in(scope, epoch, first, ahead)?;
             return work(&mut |at| made.take(at));
         }
-        let stage = Stage::new("sample").capacity(ahead).workers(n_workers(ahead));
-        let pipeline =
-            Pipeline::<usize, TrainError>::new(first..epoch.n_batches()).stage(stage, || |at| epoch.make(at));
-        let mut items = pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))?;
+        let mut items = made_ahead(scope, "sample", (first..epoch.n_batches(), ahead), &make)?;
         work(&mut |_| Ok(next_item(&mut items)?.expect("as many batches as the epoch has")))
     })
+}
+
+/// Items that threads of a scope make of numbers, at most `ahead` of them before they are asked for.
+///
+/// # Errors
+/// When the system refuses a thread.
+pub(super) fn made_ahead<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &'static str,
+    (numbers, ahead): (Range<usize>, usize),
+    make: &'scope (impl Fn(usize) -> Result<T, TrainError> + Sync),
+) -> Result<Items<'scope, T, TrainError>, TrainError> {
+    let stage = Stage::new(name).capacity(ahead).workers(n_workers(ahead));
+    let pipeline = Pipeline::<usize, TrainError>::new(numbers).stage(stage, move || make);
+    pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))
 }
 
 /// Next item of a pipeline; `None` after the last.
@@ -247,7 +263,7 @@ pub(super) fn next_item<T>(
 }
 
 /// Threads that make batches on the host: as many as batches wait, but no more than half of all, which the step uses too.
-pub(super) fn n_workers(ahead: usize) -> usize {
+fn n_workers(ahead: usize) -> usize {
     ahead.min(rayon::current_num_threads() / 2).max(1)
 }
 

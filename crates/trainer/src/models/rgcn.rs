@@ -267,7 +267,7 @@ impl Weights {
         (layer, dims, types): (usize, &Dims, &LayerTypes),
         Widths { inputs, outputs, learns_rows }: Widths,
     ) -> Result<Self, ComputeError> {
-        let (n_bases, n_blocks, fans) = (config.bases, config.blocks.max(1), (inputs, outputs));
+        let (n_bases, n_blocks, fans) = (config.bases, config.blocks, (inputs, outputs));
         let (n_relations, n_pairs) =
             (types.relations.len(), types.pair_runs(&dims.relations).last().copied().unwrap_or(0));
         if n_blocks > 1 && !learns_rows && [inputs, outputs].iter().all(|width| width.is_multiple_of(n_blocks)) {

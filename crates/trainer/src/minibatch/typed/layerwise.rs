@@ -15,7 +15,6 @@ use girih_compute::{Backend, Dtype, Shape};
 use girih_datasets::TypedData;
 use girih_features::MiniBatchBackend;
 use girih_graph_format::{NodeId, TypedGraph};
-use girih_pipeline::{Pipeline, Stage};
 use girih_sampling::{DrawKey, FanOut, Neighbors, TypedBatch, TypedFanOut, TypedOptions, TypedSampler};
 
 use super::seeds::{averaged_first, host_layer};
@@ -25,7 +24,7 @@ use crate::layers::{FeatureInput, HostLayer, Inputs, LayerGraphs, LayerTypes, Re
 use crate::minibatch::NODES_AT_ONCE;
 use crate::minibatch::batch::{WholeGraph, recycle_inputs};
 use crate::minibatch::scoring::{HiddenInference, NodeInference};
-use crate::minibatch::train::{n_workers, next_item};
+use crate::minibatch::train::{made_ahead, next_item};
 use crate::models::Model;
 use crate::tape::{Mode, Tape};
 
@@ -133,11 +132,9 @@ impl<'a, B: MiniBatchBackend> TypedLayerwise<'a, B> {
         let (chunks, backend) = (needed.chunks(self.graph), state.backend);
         let n_ahead = state.config.batch.prefetch.max(1);
         let mut rows: Option<B::Matrix> = None;
+        let make = |at: usize| self.on_host(layer, &chunks[at], &sampler);
         std::thread::scope(|scope| {
-            let stage = Stage::new("neighbors").capacity(n_ahead).workers(n_workers(n_ahead));
-            let make = || |at: usize| self.on_host(layer, &chunks[at], &sampler);
-            let pipeline = Pipeline::<usize, TrainError>::new(0..chunks.len()).stage(stage, make);
-            let mut made = pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))?;
+            let mut made = made_ahead(scope, "neighbors", (0..chunks.len(), n_ahead), &make)?;
             while let Some(chunk) = next_item(&mut made)? {
                 let inputs = self.inputs(layer, &chunk, before, state)?;
                 let mut tape = Tape::new(backend, &state.params, &mut state.pool, Mode::Evaluate);

@@ -7,7 +7,6 @@ use girih_compute::{Backend, Shape};
 use girih_datasets::{Labels, Split};
 use girih_features::MiniBatchBackend;
 use girih_graph_format::NodeId;
-use girih_pipeline::{Pipeline, Stage};
 
 use super::TypedSeeds;
 use crate::TrainError;
@@ -15,7 +14,7 @@ use crate::engine::{RunState, Scorer, Scores, TestReport};
 use crate::minibatch::batch::{WholeGraph, recycle_inputs};
 use crate::minibatch::host_batch::HostGraphs;
 use crate::minibatch::scoring::NodeInference;
-use crate::minibatch::train::{n_workers, next_item};
+use crate::minibatch::train::{made_ahead, next_item};
 use crate::models::Model;
 use crate::tape::{Loss, Mode, Tape, Targets, Var};
 use crate::tasks::nodes::{PredictionParts, Predictions, no_training_nodes};
@@ -46,16 +45,9 @@ impl<'a, B: MiniBatchBackend> TypedSamples<'a, B> {
     ) -> Result<(), TrainError> {
         let (plan, backend) = (self.seeds.plan_in_order(), state.backend);
         let n_ahead = state.config.batch.prefetch.max(1);
+        let make = |at: usize| self.seeds.batch(plan.seeds(at), plan.key(at), plan.seeds(at).len());
         std::thread::scope(|scope| {
-            let stage = Stage::new("neighbors").capacity(n_ahead).workers(n_workers(n_ahead));
-            let make = || {
-                |at: usize| {
-                    let seeds: &[NodeId] = plan.seeds(at);
-                    self.seeds.batch(seeds, plan.key(at), seeds.len())
-                }
-            };
-            let pipeline = Pipeline::<usize, TrainError>::new(0..plan.n_batches()).stage(stage, make);
-            let mut made = pipeline.start_in(scope).map_err(|error| TrainError::invalid(error.to_string()))?;
+            let mut made = made_ahead(scope, "neighbors", (0..plan.n_batches(), n_ahead), &make)?;
             let mut first = 0;
             while let Some(batch) = next_item(&mut made)? {
                 let HostGraphs::Relations { layers, nodes } = &batch.graphs else {
