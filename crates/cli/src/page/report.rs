@@ -172,14 +172,16 @@ pub fn charts(curves: &Curves, score: NodeScore) -> [Chart; 2] {
         vec![line("training", 0, train), line("validation", 1, val), line("test", 2, test)]
     };
     let losses = of_parts([Measure::TrainLoss, Measure::ValLoss, Measure::TestLoss]);
-    let accuracies = || of_parts([Measure::TrainAccuracy, Measure::ValAccuracy, Measure::TestAccuracy]);
+    let of_classes = [Measure::TrainAccuracy, Measure::ValAccuracy, Measure::TestAccuracy];
+    let has_classes = of_classes.iter().any(|&measure| curves.have(measure));
+    let accuracies = || of_parts(of_classes);
     let (title, is_share, series) = if curves.have(Measure::RecallAt20) {
         let lines = vec![line("recall@20", 1, Measure::RecallAt20), line("NDCG@20", 2, Measure::NdcgAt20)];
         ("Ranking", false, lines)
     } else if curves.have(Measure::ValMrr) || curves.have(Measure::TestMrr) {
         let lines = vec![line("validation", 1, Measure::ValMrr), line("test", 2, Measure::TestMrr)];
         ("Mean reciprocal rank", true, lines)
-    } else if score == NodeScore::RocAuc || !curves.have(Measure::TrainAccuracy) {
+    } else if score == NodeScore::RocAuc || !has_classes {
         let lines = vec![line("validation", 1, Measure::ValRocAuc), line("test", 2, Measure::TestRocAuc)];
         ("ROC-AUC", true, lines)
     } else if score == NodeScore::MicroF1 {

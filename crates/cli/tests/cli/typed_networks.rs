@@ -216,6 +216,8 @@ fn networks_of_relations_are_scored_on_samples() {
         girih(&[&train[..], &NAMES, &["--score-by", "samples", "--out", &run, "--json"]].concat()).ok().result();
     assert!(trained["test_accuracy"].as_f64().unwrap() > 0.85, "{trained}");
     assert!(trained["train_accuracy"].is_null(), "{trained}");
+    let report = fs::read_to_string(work.path("run/report.html")).unwrap();
+    assert!(report.contains(">Accuracy</") && !report.contains("ROC-AUC</"), "no chart of accuracies");
     let evaluated = girih(&["evaluate", "--checkpoint", &run, "--json"]).ok().result();
     assert_eq!(
         (&evaluated["test_accuracy"], &evaluated["test_f1_micro"]),
